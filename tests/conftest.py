@@ -47,14 +47,10 @@ settings.load_profile("ccenv")
 # Files that compile large kernels, those of different kernels side by side: two processes that want the same one at the same time
 # would both compile it. Then the longest files: what begins last should be short.
 FIRST = (
-    "engine/test_curve_engine.py",
-    "engine/packet/test_packet_engine.py",
-    "engine/fluid/test_ode_simulate.py",
-    "proofs/synthesis/test_synth_limits.py",
-    "live/test_live_emulator.py",
-    "training/test_kernel_rollouts.py",
+    "engine/test_curve_engine.py", "engine/packet/test_packet_engine.py", "engine/fluid/test_ode_simulate.py",
+    "proofs/synthesis/test_synth_limits.py", "live/test_live_emulator.py", "training/test_kernel_rollouts.py",
     "docs/test_docs_examples.py",
-)
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -24,17 +24,12 @@ def small(**changes: Any) -> dict[str, Any]:
         "scenarios": [
             {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "buffer_bdp": 4},
             {
-                "name": "two",
-                "model": "cbr_delay",
-                "link_rate_mbps": {"low": 5, "high": 20},
-                "rtt_ms": 40,
-                "jitter_rtts": 0.25,
-                "n_flows": 2,
-                "stagger_rtts": 2,
+                "name": "two", "model": "cbr_delay", "link_rate_mbps": {"low": 5, "high": 20}, "rtt_ms": 40,
+                "jitter_rtts": 0.25, "n_flows": 2, "stagger_rtts": 2,
             },
         ],
         "metrics": ["utilisation", "queueing_delay_mean_s", "loss_fraction", "jain_index", "power"],
-    }
+    }  # fmt: skip
     return {**data, **changes}
 
 

@@ -67,17 +67,14 @@ def test_slowest_holds_for_exactly_the_bound():
 
 def test_slowest_parameters_reach_the_move():
     _, _, moves = run_box(make_adversary("slowest:waste=0.25,rate=0.5,loss=1"), 3)
-    assert set(moves["waste"]) == {0.25}
-    assert set(moves["rate"]) == {0.5}
-    assert set(moves["loss"]) == {1.0}
+    assert set(moves["waste"]) == {0.25} and set(moves["rate"]) == {0.5} and set(moves["loss"]) == {1.0}
 
 
 def test_uniform_is_uniform_and_independent():
     _, _, moves = run_box(make_adversary("uniform"), 4000)
     for field in FIELDS:
         u = moves[field]
-        assert abs(u.mean() - 0.5) < 4 * np.sqrt(1 / 12 / 4000)
-        assert abs(u.var() - 1 / 12) < 0.006
+        assert abs(u.mean() - 0.5) < 4 * np.sqrt(1 / 12 / 4000) and abs(u.var() - 1 / 12) < 0.006
         assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.07
     assert abs(np.corrcoef(moves["service"], moves["waste"])[0, 1]) < 0.07
 
@@ -165,11 +162,8 @@ def test_one_packet_concerns_the_chosen_flow():
     def early(spec, flow):
         return bool(run_box(make_adversary(spec), 30, flow=flow)[2]["service"].any())
 
-    assert early("one_packet", 0)
-    assert not early("one_packet", 1)
-    assert early("one_packet:flow=1", 1)
-    assert early("one_packet:flow=-1", 0)
-    assert early("one_packet:flow=-1", 5)
+    assert early("one_packet", 0) and not early("one_packet", 1) and early("one_packet:flow=1", 1)
+    assert early("one_packet:flow=-1", 0) and early("one_packet:flow=-1", 5)
 
 
 @pytest.mark.parametrize(

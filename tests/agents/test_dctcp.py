@@ -21,8 +21,7 @@ def ack(**values: float):
 
 
 def test_alpha_is_averaged_with_a_sixteenth() -> None:
-    assert dctcp.average(1.0, 0.0, 1 / 16) == 0.9375
-    assert dctcp.average(0.0, 1.0, 1 / 16) == 0.0625
+    assert dctcp.average(1.0, 0.0, 1 / 16) == 0.9375 and dctcp.average(0.0, 1.0, 1 / 16) == 0.0625
 
 
 @pytest.mark.parametrize("module", [dctcp, prague])

@@ -78,9 +78,7 @@ FLOWS: list[tuple[str, float, float, float, dict[str, tuple[float, float]]]] = [
 
 
 @pytest.mark.parametrize(("spec", "buffer", "seconds", "after_s", "ranges"), FLOWS, ids=[row[0] for row in FLOWS])
-def test_alone_on_the_link(
-    spec: str, buffer: float, seconds: float, after_s: float, ranges: dict[str, tuple[float, float]]
-) -> None:
+def test_alone_on_the_link(spec, buffer, seconds, after_s, ranges):
     values = measures(run_link(make_sender(spec), seconds, buffer_packets=buffer, **LINK), after_s, seconds)
     wrong = {name: values[name] for name, (least, greatest) in ranges.items() if not least <= values[name] <= greatest}
     assert not wrong

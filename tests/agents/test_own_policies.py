@@ -43,9 +43,7 @@ def test_features_are_sums_of_elements_within_their_bounds() -> None:
     features = VIEW.of(seen)
     expected = np.stack([seen[:, 4], seen[:, 3], seen[:, 2] - seen[:, 1], 0.5 * seen[:, 9] - 1], axis=1)
     np.testing.assert_allclose(features, expected, atol=1e-5)
-    assert (features >= VIEW.low - 1e-5).all()
-    assert (features <= VIEW.high + 1e-5).all()
-    assert VIEW.space().shape == (4,)
+    assert (features >= VIEW.low - 1e-5).all() and (features <= VIEW.high + 1e-5).all() and VIEW.space().shape == (4,)
     assert len(ELEMENTS) == N_OBSERVATION
 
 
@@ -233,8 +231,7 @@ class Forgets(Steps):
 def test_a_memory_in_torch_is_the_kernels(module: Any, kinds: tuple[str, ...], tmp_path: Path) -> None:
     """from_torch compares it with torch over eight decisions; what is saved is the same policy, and the engine plays it."""
     sender = from_torch(module, interface=SEES, name="own")
-    assert sender.stage_kinds == kinds
-    assert sender.interface.width == WIDTH
+    assert sender.stage_kinds == kinds and sender.interface.width == WIDTH
     ccenv.save_policy(tmp_path / "own", sender)
     ends = []
     for player in (sender, ccenv.make_sender(str(tmp_path / "own.safetensors"))):

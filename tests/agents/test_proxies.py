@@ -74,15 +74,13 @@ def test_two_flows_of_different_rtts_come_to_equal_shares():
     """[Delta] s.6: BBR favours the longer flow; behind the proxy both go by the same RTT."""
     plain, held = run("bbr1", [10.0, 50.0]), run("lambda_proxy:target_s=0.1,window_s=5,inner=bbr1", [10.0, 50.0])
     assert plain.summary()["ratio"] > 3
-    assert held.summary()["ratio"] < 1.3
-    assert held.summary()["links"][0]["utilisation"] > 0.9
+    assert held.summary()["ratio"] < 1.3 and held.summary()["links"][0]["utilisation"] > 0.9
 
 
 def test_lambda_and_fixed_delay_in_the_curve_engine():
     engine = curve(f"lambda_proxy:target_s={LAMBDA_S},window_s=1,inner=constant:rate_mbps=4", [0.02, 0.06], 1000)
     assert engine.flow("rtt_min_steps")[0] * 0.005 == pytest.approx([LAMBDA_S, LAMBDA_S])
-    assert engine.flow("hold_steps")[0].tolist() == [16, 8]
-    assert check_trace(engine.trace(0)) == []
+    assert engine.flow("hold_steps")[0].tolist() == [16, 8] and check_trace(engine.trace(0)) == []
     fixed = curve("fixed_delay_proxy:delay_s=0.05,inner=constant:rate_mbps=4", [0.02, 0.06], 1000)
     assert fixed.flow("rtt_min_steps")[0] * 0.005 == pytest.approx([0.07, 0.11])
     plain = curve("constant:rate_mbps=4", [0.02, 0.06], 1000)
@@ -106,8 +104,7 @@ def test_a_program_behind_a_proxy_goes_by_the_longer_rtt():
 
 def test_specs_and_hashes():
     nested = make_sender("lambda_proxy:target_s=0.06,inner=copa:default_delta=0.25,mode_switching=0")
-    assert isinstance(nested, HeldSender)
-    assert nested.target_s == 0.06
+    assert isinstance(nested, HeldSender) and nested.target_s == 0.06
     assert nested.inner.parameters["default_delta"] == 0.25
     assert make_sender("lambda_proxy", inner="reno", target_s=0.06).name == "lambda_proxy(reno)"
     hashes = {sender_hash(make_sender(spec)) for spec in ("reno", "lambda_proxy:inner=reno", "fixed_delay_proxy:inner=reno")}

@@ -54,15 +54,13 @@ def test_printed_program_has_the_shape_of_listing_2(name):
     sender = make_sender(name)
     lines = pseudo_code(sender.program).splitlines()
     assert lines[0].startswith(f"# {name} ([CCmatic] Listing 2")
-    assert lines[1:-1] == LISTING_2[name].strip().splitlines()
-    assert lines[-1] == "rate = max(rate, MSS/Rm)"
+    assert lines[1:-1] == LISTING_2[name].strip().splitlines() and lines[-1] == "rate = max(rate, MSS/Rm)"
 
 
 @pytest.mark.parametrize("name", LISTING_2)
 def test_shipped_file_is_canonical(name):
     program = shipped_program(name)
-    assert program.name == name
-    assert parse_program(to_json(program)) == program
+    assert program.name == name and parse_program(to_json(program)) == program
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -73,8 +71,7 @@ def test_probe_sends_what_section_6_2_1_asks_for(k, alpha_mss):
     c, rm, mss = Fraction(7), Fraction(1, 3), Fraction(1, 100)
     inputs = {"C_L_lambda": c, "MSS/Rm": mss / rm, "MSS": mss, "q_U": alpha_mss * mss, "q_U/Rm": alpha_mss * mss / rm}
     rate, hold = decide(program, inputs)
-    assert hold == k == program.probe_window_rtts
-    assert rate * hold * rm == c * (k * rm + rm) + alpha_mss * mss
+    assert hold == k == program.probe_window_rtts and rate * hold * rm == c * (k * rm + rm) + alpha_mss * mss
 
 
 def test_probe_slow_drains_by_its_queue_bound():
@@ -99,8 +96,7 @@ def test_a_path_of_a_program_is_a_sender(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text(to_json(shipped_program("cc_qdel")).replace('"cc_qdel"', '"mine"'))
     sender = make_sender(str(file))
-    assert sender.name == "mine"
-    assert sender.program.rule == shipped_program("cc_qdel").rule
+    assert sender.name == "mine" and sender.program.rule == shipped_program("cc_qdel").rule
 
 
 def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
@@ -112,8 +108,7 @@ def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
         for _ in range(10):
             rates.append(decide(program, {"C_L_lambda": c_l_lambda, "q_U": q_u, "q_U/Rm": q_u, "MSS": one, "MSS/Rm": one})[0])
             q_u = max(Fraction(0), q_u + rates[-1] - c_l_lambda)
-        assert (set(rates) == {one}) == stands
-        assert (max(rates) == 2 * c_l_lambda + one) != stands
+        assert (set(rates) == {one}) == stands and (max(rates) == 2 * c_l_lambda + one) != stands
 
 
 @pytest.mark.parametrize("taker", ["ccenv.proofs.senders.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])

@@ -179,8 +179,7 @@ def test_a_suite_goes_on_without_a_failing_sender(tmp_path: Path) -> None:
         evaluate("quick", bad, seeds=[1])
     write(tmp_path, GROWS)
     again = run_suite("quick", tmp_path / "out", extra_agents=[bad], only=only, pictures=False)
-    assert again["failed"] == []
-    assert {entry["agent"] for entry in again["summary"]} == {"mine", "reno"}
+    assert again["failed"] == [] and {entry["agent"] for entry in again["summary"]} == {"mine", "reno"}
 
 
 def test_a_changed_file_is_refused_before_it_runs(tmp_path: Path) -> None:
@@ -329,8 +328,7 @@ def test_ctrl_c_goes_through(tmp_path: Path) -> None:
 def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     file = write(tmp_path, COMPILED)
     player = agent_player(file, code=True)
-    assert player.kind == "file"
-    assert sender_hash(build_sender(player)) == player.sha256
+    assert player.kind == "file" and sender_hash(build_sender(player)) == player.sha256
     write(tmp_path, COMPILED.replace("0.5", "0.6"))
     assert agent_player(file, code=True).sha256 != player.sha256
     with pytest.raises(InputError, match="changed while the run went on"):
@@ -365,10 +363,7 @@ def test_a_sender_per_packet_hears_of_each_lost_packet() -> None:
         network = NetworkSpec(links=(LinkSpec(rate_Bps=1.5e6, buffer_bytes=3e4),), flows=(FlowSpec(sender="reno", rtt_s=0.04),))
         PacketEngine(network, [python_sender(Full)], duration_s=1.0).advance(1.0)
         heard[per_packet] = np.array(told)
-    assert set(heard[True][:, 0]) == {1500.0}
-    assert np.all(heard[True][:, 1] >= 1500.0)
-    assert np.all(heard[True][:, 1] <= 200 * 1500.0)
-    assert np.all(heard[True][:, 2] >= 1500.0)
-    assert not heard[False][:, 1:].any()
-    assert heard[False][:, 0].max() > 1500.0
+    assert set(heard[True][:, 0]) == {1500.0} and np.all(heard[True][:, 1] >= 1500.0)
+    assert np.all(heard[True][:, 1] <= 200 * 1500.0) and np.all(heard[True][:, 2] >= 1500.0)
+    assert not heard[False][:, 1:].any() and heard[False][:, 0].max() > 1500.0
     assert heard[False][:, 0].sum() == heard[True][:, 0].sum()

@@ -42,8 +42,7 @@ def test_a_path_without_jitter_leaves_the_panel_something_to_do():
     path = make_path(link_rate_mbps=12, rtt_ms=40, buffer_bdp=2)
     path = path.model_copy(update={"flows": (path.flows[0].model_copy(update={"loss_budget": 0.02}),)})
     result = attack("reno", path=path, model="cbr_delay", **SMALL)
-    assert result.legal
-    assert result.by_adversary["slow_link"].preconditions == {"has_jitter": False}
+    assert result.legal and result.by_adversary["slow_link"].preconditions == {"has_jitter": False}
     assert result.worst_utilisation < result.by_adversary["slow_link"].worst_utilisation
 
 
@@ -77,9 +76,7 @@ def test_cem_takes_bbr_with_long_jitter_below_15_percent():
     """Its moves must be held: with one value per step they are not found."""
     small = {"steps_per_rtt": 8, "warmup_rtts": 60, "window_rtts": 60, "budget_flow_steps": 1_500_000}
     found = attack("bbr1", path="long_jitter", adversaries=["corners", "cem"], **small)
-    assert found.legal
-    assert found.worst_utilisation < 0.15
-    assert found.by_adversary["cem"].details["values_per_rtt"] < 8
+    assert found.legal and found.worst_utilisation < 0.15 and found.by_adversary["cem"].details["values_per_rtt"] < 8
 
 
 @pytest.mark.parametrize("K", [1, 3, 8])
@@ -100,8 +97,7 @@ def test_calm_means_a_kind_network_first():
     scene = Scene(make_sender("cc_qdel"), PATHS["deep"], "ccac", steps_per_rtt=4, warmup_rtts=20, window_rtts=20, calm_rtts=10)
     game = Game(scene)
     moves = game.moves(np.zeros((1, 1, 2)))
-    assert (moves[0, :40] == (1, 1, 1, 0)).all()
-    assert (moves[0, 40:, [0, 2]] == 0).all()
+    assert (moves[0, :40] == (1, 1, 1, 0)).all() and (moves[0, 40:, [0, 2]] == 0).all()
 
 
 def test_proof_timing_measures_the_worst_window():
@@ -132,8 +128,7 @@ def test_a_fork_goes_on_exactly_where_its_source_was():
     for _ in range(20):
         engine.advance(2, moves=np.tile(rng.random(4), (4, 1)))
     after = engine.flow("S")[:, 0]
-    assert after[0] == after[1]
-    assert len(set(after)) == 3
+    assert after[0] == after[1] and len(set(after)) == 3
 
 
 def test_greedy_finds_at_least_the_worst_constant_of_a_memoryless_sender():
@@ -169,9 +164,7 @@ def test_a_solver_trace_is_replayed(tmp_path):
     file = tmp_path / "trace.npz"
     engine.trace(0).save(file)
     found = attack("copa", adversaries=[str(file)], **SMALL).by_adversary[str(file)]
-    assert found.legal
-    assert found.details["made_for"] == "cc_qdel"
-    assert found.flow_steps == 8 * 160
+    assert found.legal and found.details["made_for"] == "cc_qdel" and found.flow_steps == 8 * 160
 
 
 @pytest.mark.parametrize(("levels", "n_out"), [(0, 2), (3, 6)])

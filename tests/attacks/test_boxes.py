@@ -113,8 +113,7 @@ def test_runs_do_not_depend_on_their_place() -> None:
 @given(values=st.lists(st.floats(0, 1), min_size=1, max_size=PATTERN_VALUES), hold=st.integers(1, 9))
 def test_any_pattern_is_legal(values: list[float], hold: int) -> None:
     trace = game().trace(Pattern(tuple(values), hold))
-    assert trace.S[-1, 0] > 0
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+    assert trace.S[-1, 0] > 0 and check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 def constant(share: float) -> BoxPolicy:
@@ -150,8 +149,7 @@ def test_any_phases_and_policies_are_legal(data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.floats(-3, 3), min_size=len(INPUTS), max_size=len(INPUTS)))
     player: BoxPlayer = phases if data.draw(st.booleans()) else BoxPolicy(tuple(weights), 2, 1.2)
     trace = game().trace(player)
-    assert trace.S[-1, 0] > 0
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+    assert trace.S[-1, 0] > 0 and check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 def test_every_search_of_the_panel_finds_something_worse_than_nothing_by_the_seed_alone() -> None:

@@ -56,8 +56,7 @@ def test_theorem_1_needs_the_jitter():
 def test_theorem_1_reports_what_does_not_hold():
     """cc_qdel's delay range is wider than D/2: the theorem does not apply, and the emulation is not exact."""
     finding = attack("cc_qdel", adversaries=["starvation:ratio=20,converge_rtts=400"], **SHORT).by_adversary["starvation"]
-    assert finding.legal
-    assert not finding.preconditions["ranges_within_half_D"]
+    assert finding.legal and not finding.preconditions["ranges_within_half_D"]
     assert not finding.preconditions["emulation_legal"]
 
 
@@ -81,15 +80,13 @@ def test_theorem_3_needs_no_initial_state():
     finding = attack("copa", adversaries=["strong_starvation:ratio=20,rtts=100"], **SHORT).by_adversary["strong_starvation"]
     assert finding.legal
     assert all(finding.preconditions.values()), finding.preconditions
-    assert finding.details["ratio"] >= 20
-    assert finding.trace.header.model == "strong"
+    assert finding.details["ratio"] >= 20 and finding.trace.header.model == "strong"
     assert finding.trace.header.history == "empty"
 
 
 def test_theorem_3_says_where_it_does_not_apply():
     result = attack("reno", adversaries=["strong_starvation:rtts=200"], **SHORT)
-    assert result.by_adversary["strong_starvation"].preconditions == {"delay_bounding": False}
-    assert result.legal
+    assert result.by_adversary["strong_starvation"].preconditions == {"delay_bounding": False} and result.legal
 
 
 def test_departures_of_a_link_without_stock():
@@ -102,8 +99,7 @@ def test_emulate_finds_the_moves_of_a_delayed_curve():
     left = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 7.0])
     late = np.array([0.0, 0.0, 0.0, 1.0, 3.0, 4.0])
     exact = emulate(left, late, 2)
-    assert exact.jitter_steps == 2
-    assert exact.early_bytes == 0
+    assert exact.jitter_steps == 2 and exact.early_bytes == 0
     served = [0.0]
     for k in range(1, 6):
         low = max(served[-1], left[k - 2] if k >= 2 else 0.0)

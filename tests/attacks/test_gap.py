@@ -68,8 +68,7 @@ def test_still_windows_of_senders_that_read_more():
 
 def test_converged_windows():
     premise = converged(0.7, 3.0, 3.0)
-    assert premise(samples(), 3)[0, 0]
-    assert not premise(samples(C_L=[0.6] * 4), 3)[0, 0]
+    assert premise(samples(), 3)[0, 0] and not premise(samples(C_L=[0.6] * 4), 3)[0, 0]
     assert not premise(samples(C_U=[3.1] * 4), 3)[0, 0]
     assert premise(samples(queue=[6] * 4), 3)[0, 0]  # 3 C (Rm + D)
     assert not premise(samples(queue=[6.1] * 4), 3)[0, 0]
@@ -79,8 +78,7 @@ def test_steady_windows_have_no_timeout_before_the_last_sample():
     """The proofs let beliefs time out at the last sample only."""
     two, one = converged(0.4, 3.0, 3.0), probed(0.01, 3.0)
     assert two(samples(C_L=[0.9, 0.9, 0.9, 0.5], C_U=[1.1, 1.1, 1.1, 2.0]), 3)[0, 0]
-    assert not two(samples(C_L=[0.9, 0.9, 0.5, 0.5]), 3)[0, 0]
-    assert not two(samples(C_U=[1.1, 1.1, 2.0, 2.0]), 3)[0, 0]
+    assert not two(samples(C_L=[0.9, 0.9, 0.5, 0.5]), 3)[0, 0] and not two(samples(C_U=[1.1, 1.1, 2.0, 2.0]), 3)[0, 0]
     assert one(samples(C_L_lambda=[0.5, 0.6, 0.6, 0.1]), 3)[0, 0]
     assert not one(samples(C_L_lambda=[0.5, 0.6, 0.1, 0.1]), 3)[0, 0]
 
@@ -98,19 +96,14 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
 def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
     rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[])
     envelope, steady, copa = rows
-    assert steady.bound == pytest.approx(0.835)
-    assert steady.refuted == pytest.approx(0.84)
+    assert steady.bound == pytest.approx(0.835) and steady.refuted == pytest.approx(0.84)
     for row in (envelope, steady):
-        assert row.holds
-        assert row.legal
+        assert row.holds and row.legal
         reached = {row.adversary: row.searched, "solver, cold start": row.cold_start, "solver, free start": row.free_start}
         reached = {name: value for name, value in reached.items() if value is not None}
-        assert row.found == min(reached.values()) == reached[row.method]
-        assert row.ratio == row.found / row.bound < 1.05
-        assert row.cold_ratio >= row.ratio
-        assert row.bound <= row.free_start < row.refuted
-    assert copa.bound is None and copa.ratio is None and copa.cold_ratio is None
-    assert copa.found == copa.searched < 0.1
+        assert row.found == min(reached.values()) == reached[row.method] and row.ratio == row.found / row.bound < 1.05
+        assert row.cold_ratio >= row.ratio and row.bound <= row.free_start < row.refuted
+    assert copa.bound is None and copa.ratio is None and copa.cold_ratio is None and copa.found == copa.searched < 0.1
     assert copa.method == copa.adversary
 
 

@@ -36,8 +36,7 @@ def game(sender="cc_probe_drain", path=ONE, model="ccac", **changes):
 def test_new_searches_are_legal_deterministic_and_within_their_budget(name, path, model, goal):
     given = SMALL | {"path": path, "model": model, "goal": goal, "adversaries": [name]}
     first, again = (attack("cc_probe_drain", **given).by_adversary[name] for _ in range(2))
-    assert first.legal and not check_trace(first.trace)
-    assert first.flow_steps <= SMALL["budget_flow_steps"]
+    assert first.legal and not check_trace(first.trace) and first.flow_steps <= SMALL["budget_flow_steps"]
     np.testing.assert_array_equal(first.trace.S, again.trace.S)
     assert first.details["after_mutation"] <= first.details["before_mutation"]
     reached = first.worst_utilisation if first.value is None else first.value
@@ -84,8 +83,7 @@ def test_numbers_of_a_policy_are_its_layers():
     shape, draw = PolicyShape(3, 2), np.random.default_rng(0)
     values = draw.standard_normal(shape.n_values(one))
     policy = shape.adversary(one, values)
-    assert [w.shape for w in policy.weights] == [(19, 3), (3, 2)]
-    assert not policy.weights[0][list(CONSTANT)].any()
+    assert [w.shape for w in policy.weights] == [(19, 3), (3, 2)] and not policy.weights[0][list(CONSTANT)].any()
     seen = draw.standard_normal(19)
     hidden = np.tanh(seen @ policy.weights[0] + values[48:51])
     np.testing.assert_allclose(mlp_reference(policy, seen), hidden @ values[51:57].reshape(3, 2) + values[57:] + 0.5)
@@ -149,8 +147,7 @@ def test_what_a_search_counts_is_what_the_trace_measures(name):
 
 def test_panels_keep_their_names():
     """Records name the adversaries that they were made with."""
-    assert PANELS["v1"] == ("corners", "slow_link", "random_search", "cem", "greedy", "beam")
-    assert PANELS["v2"] == PANEL
+    assert PANELS["v1"] == ("corners", "slow_link", "random_search", "cem", "greedy", "beam") and PANELS["v2"] == PANEL
 
 
 def test_mutation_beats_the_first_panel_on_cc_probe_drain():

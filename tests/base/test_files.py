@@ -39,8 +39,7 @@ def test_a_second_process_is_told_who_holds_the_folder_and_a_killed_holder_lets_
     folder = tmp_path / "run"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
     try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         says = f"{folder}: another training run is at work here (process {holder.pid}); wait for it, or end it"
         with pytest.raises(CcenvError, match=f"^{re.escape(says)}$"), locked(folder, "training run"):
             pass

@@ -123,8 +123,7 @@ class TestCalls:
     def test_one_function_serves_all_literals_and_python_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
         out = np.zeros(1)
-        assert outer(3, out) == 7
-        assert out[0] == 5
+        assert outer(3, out) == 7 and out[0] == 5
         assert [signature[0] for signature in inner.signatures] == [types.int64]
         assert inner(1, out) == 2  # compiled again: the one that kernels call has no wrapper
         assert out[0] == 6
@@ -139,9 +138,7 @@ class TestCalls:
     def test_an_address_is_that_of_the_machine_code(self) -> None:
         assert inner.address(types.int64, types.Array(types.float64, 1, "C")) > 0
 
-    def test_a_part_of_others_gets_machine_code_when_its_address_is_asked_for(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_part_of_others_gets_machine_code_when_its_address_is_asked_for(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
 
         @kernel
@@ -156,8 +153,7 @@ class TestCalls:
         assert [file.name.split("-")[0].rpartition(".")[2] for file in tmp_path.rglob("*.py3*") if file.suffix != ".lock"] == [
             "user"
         ]
-        assert part.address(types.float64) > 0
-        assert part(3.0) == 6.0
+        assert part.address(types.float64) > 0 and part(3.0) == 6.0
         assert user(4.0) == 9.0
 
 
@@ -185,12 +181,9 @@ class TestFolder:
         assert captured.out == ""
         assert [str(broken / "file" / "kept") in line for line in captured.err.splitlines()] == [True]
         folder = Path(os.environ["NUMBA_CACHE_DIR"])
-        assert folder.parent == broken
-        assert len(list(folder.glob("*/*first*"))) > 0
+        assert folder.parent == broken and len(list(folder.glob("*/*first*"))) > 0
 
-    def test_none_at_all_is_no_error(
-        self, broken: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_none_at_all_is_no_error(self, broken, monkeypatch, capsys):
         def full(prefix: str) -> str:
             raise OSError(28, "No space left on device")
 
@@ -215,9 +208,7 @@ class TestFolder:
         assert left == {"m.b-1", "m.a-1", "m.a-2", *(f"m.a-x{i}" for i in range(6))}
 
 
-def test_a_compilation_is_announced_once_and_its_time_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_compilation_is_announced_once_and_its_time_is_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(announce, "AFTER_S", 0.05)
     before = announce.spent_s()
     for _ in range(2):

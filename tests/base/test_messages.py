@@ -498,14 +498,7 @@ ROWS = [(function, error, call, words) for function, error, rows in REFUSED for 
 @pytest.mark.parametrize(
     ("function", "error", "call", "words"), ROWS, ids=[f"{function.__name__}: {words}"[:80] for function, _, _, words in ROWS]
 )
-def test_a_refusal_says_in_one_line_what_is_wrong(
-    function: Callable[..., object],
-    error: type[Exception],
-    call: Call,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refusal_says_in_one_line_what_is_wrong(function, error, call, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=words) as caught:
         if isinstance(call, dict):

@@ -4,7 +4,6 @@ import ast
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,8 +149,7 @@ def test_documentation_and_commands_are_no_code(hash_after: Callable[..., str]) 
 def test_a_move_is_no_other_code(hash_after: Callable[..., str], module: str) -> None:
     old, new = f"ccenv.{module}", "ccenv.network.elsewhere"
     text = real_source(old)
-    assert text is not None
-    assert hash_after(PacketCell, renamed(old, new), {new: text}) == hash_after(PacketCell)
+    assert text is not None and hash_after(PacketCell, renamed(old, new), {new: text}) == hash_after(PacketCell)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +178,7 @@ def test_it_is_fast_once_files_are_known(hash_after: Callable[..., str]) -> None
     assert time.process_time() - before < 0.7
 
 
-def test_a_damaged_or_unwritable_cache_is_parsed_again(
-    hash_after: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_or_unwritable_cache_is_parsed_again(hash_after, tmp_path, monkeypatch):
     expected = hash_after(solve_query)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert hash_after(solve_query, unchanged) == expected

@@ -28,17 +28,8 @@ from ccenv.training.evaluation import Evaluation
 from ccenv.training.run import TrainingResult
 
 RESULTS = (
-    Trace,
-    Result,
-    Comparison,
-    AttackResult,
-    Answer,
-    LemmaReport,
-    Manifest,
-    Records,
-    TrainingResult,
-    TrainingRun,
-)
+    Trace, Result, Comparison, AttackResult, Answer, LemmaReport, Manifest, Records, TrainingResult, TrainingRun,
+)  # fmt: skip
 MOST_CHARS = 240
 PATH = ccenv.make_path(link_rate_mbps=50, rtt_ms=40, buffer_bdp=1)
 
@@ -85,8 +76,7 @@ def test_other_players_and_what_holds_them() -> None:
     mine.on_start()
     require_short(mine, "3000")
     sender = ccenv.make_sender("cc_probe_slow")
-    assert isinstance(sender, ProgramSender)
-    assert isinstance(sender.program, Program)
+    assert isinstance(sender, ProgramSender) and isinstance(sender.program, Program)
     require_short(sender.program, "cc_probe_slow", "leaves")
     require_short(ExternalSender("external", ccenv.make_sender("reno")), "on reno")  # type: ignore[arg-type]
     require_short(RecordedAdversary("of a solver", np.ones((7, 4))), "7 steps")
@@ -115,8 +105,7 @@ def test_a_training_result_shows_what_was_measured() -> None:
     result = TrainingResult(Path("run"), 1000, 1.0, 1.0, 0, found, None, 0.5, 500, found, False, {"deep": found})
     require_short(result, "1000 steps", "0.5")
     frame = result.to_frame()
-    assert list(frame.index) == ["last", "best", "deep"]
-    assert math.isclose(frame.loc["best", "score"], 0.5)
+    assert list(frame.index) == ["last", "best", "deep"] and math.isclose(frame.loc["best", "score"], 0.5)
     assert result._repr_html_().count("<tr>") == 4
 
 

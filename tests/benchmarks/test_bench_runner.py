@@ -50,10 +50,8 @@ def test_the_manifest_says_how(finished: Path) -> None:
     manifest = parse_json((finished / MANIFEST).read_bytes(), "manifest")
     assert (manifest["complete"], manifest["n_cells"], manifest["n_missing"]) == (True, 16, 0)
     assert validate(Suite, manifest["suite"], "manifest") == small_suite()
-    assert manifest["suite_sha256"] == small_suite().sha256
-    assert manifest["machine"]["processor"]
-    assert manifest["versions"]["numpy"]
-    assert manifest["statistics"]["generator"] == "numpy Philox"
+    assert manifest["suite_sha256"] == small_suite().sha256 and manifest["machine"]["processor"]
+    assert manifest["versions"]["numpy"] and manifest["statistics"]["generator"] == "numpy Philox"
     assert {agent["label"]: agent["kind"] for agent in manifest["agents"]} == {"cc_qdel": "program", "reno": "classic"}
 
 
@@ -96,9 +94,7 @@ def test_processes_give_the_same_bytes(finished: Path, tmp_path: Path) -> None:
     assert (tmp_path / "other" / CELLS).read_bytes() == (finished / CELLS).read_bytes()
 
 
-def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(finished, tmp_path, monkeypatch):
     played = []
     monkeypatch.setattr(runner, "run_cell", lambda cell, broken: played.append(cell.name) or run_cell(cell, broken))
     folder = tmp_path / "pieces"
@@ -160,8 +156,7 @@ def test_a_changed_program_is_played_anew_under_its_name(tmp_path: Path) -> None
     scores = [next(e["score"]["iqm"] for e in m["summary"] if e["agent"] == "mine") for m in (first, second)]
     assert scores[0] != scores[1]
     third = run_suite(small_suite(), tmp_path / "run", pictures=False)  # without it: what was finished is kept
-    assert third["n_cells"] == 24
-    assert {agent["label"] for agent in third["agents"]} == {"cc_qdel", "reno", "mine"}
+    assert third["n_cells"] == 24 and {agent["label"] for agent in third["agents"]} == {"cc_qdel", "reno", "mine"}
 
 
 def test_an_illegal_trace_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,9 +244,7 @@ def test_an_agent_given_twice_is_one(tmp_path: Path) -> None:
     assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
 
 
-def test_cells_that_failed_are_not_called_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bad.py").write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
     assert main(["bench", "run", str(write_suite(tmp_path)), "--agent", "bad.py"]) == 1
@@ -280,8 +273,7 @@ def test_json(tmp_path: Path, answer) -> None:
     suite = write_suite(tmp_path)
     arguments = ["bench", "run", str(suite), "--out", str(tmp_path / "run"), "--only", "one/*", "--json"]
     result = answer(arguments)
-    assert result["out"] == str(tmp_path / "run")
-    assert (result["complete"], result["n_cells"]) == (False, 8)
+    assert result["out"] == str(tmp_path / "run") and (result["complete"], result["n_cells"]) == (False, 8)
     assert {entry["agent"] for entry in result["summary"]} == {"cc_qdel", "reno"}
 
 
@@ -295,9 +287,7 @@ def test_json(tmp_path: Path, answer) -> None:
         (["quick", "--limit", "0"], "limit is 0"),
     ],
 )
-def test_errors_are_one_line(
-    tmp_path: Path, refused, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
-) -> None:
+def test_errors_are_one_line(tmp_path, refused, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     refused(["bench", "run", *arguments], message)
     assert list(tmp_path.iterdir()) == []

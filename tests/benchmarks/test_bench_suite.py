@@ -70,8 +70,7 @@ def test_a_grid_is_one_case_per_point() -> None:
     assert [case.name for case in suite.cases][:2] == ["grid[link_rate_mbps=10,rtt_ms=20]", "grid[link_rate_mbps=10,rtt_ms=50]"]
     assert len(suite.cases) == 6
     path = suite.cases[-1].path(0)
-    assert path.link_rate_Bps == 20 * 125_000
-    assert path.flows[0].rtt_s == 0.08
+    assert path.link_rate_Bps == 20 * 125_000 and path.flows[0].rtt_s == 0.08
     assert path.buffer_bytes == pytest.approx(2 * 20 * 125_000 * 0.08)
 
 
@@ -140,8 +139,7 @@ def test_runs_are_never_resampled_across_tasks() -> None:
 
 def test_the_interval_can_be_made_again() -> None:
     runs = [list(np.random.Generator(np.random.Philox(1)).uniform(size=40))]
-    assert estimate(runs) == estimate(runs)
-    assert estimate(runs, seed=1) != estimate(runs, seed=2)
+    assert estimate(runs) == estimate(runs) and estimate(runs, seed=1) != estimate(runs, seed=2)
 
 
 def test_the_interval_covers_a_known_mean() -> None:

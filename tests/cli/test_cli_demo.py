@@ -39,8 +39,7 @@ def done(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, di
 def test_every_stage_left_its_result(done: tuple[Path, dict, list[str]]) -> None:
     out, result, lines = done
     assert [stage["name"] for stage in result["stages"]] == ["train", "attack", "bench", "verify", "record", "board"]
-    assert not any(stage["kept"] for stage in result["stages"])
-    assert result["page"] == str(out / "board" / "index.html")
+    assert not any(stage["kept"] for stage in result["stages"]) and result["page"] == str(out / "board" / "index.html")
     board = json.loads((out / "board" / "board.json").read_text())
     assert {sender["kind"] for sender in board["senders"]} == {"classic", "program", "policy"}
     proved = {sender["sender"]: [v["verdict"] for v in sender["verifications"]] for sender in board["senders"]}
@@ -56,8 +55,7 @@ def test_a_second_call_keeps_what_is_finished(done: tuple[Path, dict, list[str]]
     out, first, _ = done
     policy = (out / "train" / "policy.safetensors").read_bytes()
     again = run_demo(out, plan, say=lambda line: None)
-    assert [stage["kept"] for stage in again["stages"]] == [True] * 5 + [False]
-    assert again["page"] == first["page"]
+    assert [stage["kept"] for stage in again["stages"]] == [True] * 5 + [False] and again["page"] == first["page"]
     assert (out / "train" / "policy.safetensors").read_bytes() == policy
 
 

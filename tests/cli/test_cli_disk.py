@@ -37,9 +37,7 @@ def full_disk(limit: int) -> Iterator[None]:
         (0, "synth quick --out out", "/.lock: cannot be locked and written (File too large)"),
     ],
 )
-def test_a_full_disk_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: int, command: str, says: str
-) -> None:
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch, capsys, limit, command, says):
     monkeypatch.chdir(tmp_path)
     with full_disk(limit):
         code = main(command.split())
@@ -56,8 +54,7 @@ def test_a_full_disk_is_one_line(
 def test_a_folder_that_cannot_be_made_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "/proc/none/out"]) == 2  # there nobody can make a folder, whatever rights they have
     err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert err.startswith("ccenv: error: /proc/none/out")
+    assert err.count("\n") == 1 and err.startswith("ccenv: error: /proc/none/out")
 
 
 def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

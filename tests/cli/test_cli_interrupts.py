@@ -145,8 +145,7 @@ def test_an_external_solver_ends_with_the_process_that_asked() -> None:
         "s._run_external(['sh', '-c', 'exec sleep 600'], '', 600)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "at work\n"
+    assert process.stdout is not None and process.stdout.readline() == "at work\n"
     assert wait_until(lambda: bool(descendants(process.pid)), 300)
     solver = {child for child, parent in parents().items() if parent == process.pid}
     process.kill()
@@ -177,8 +176,7 @@ def test_workers_end_with_a_killed_parent_also_by_the_pipe_alone(tmp_path: Path,
     (tmp_path / "parent.py").write_text(PARENT)
     command = [sys.executable, str(tmp_path / "parent.py"), how, str(after_s)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "at work\n"
+    assert process.stdout is not None and process.stdout.readline() == "at work\n"
     below = descendants(process.pid)
     assert len(below) >= 2
     process.kill()

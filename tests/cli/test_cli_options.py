@@ -16,43 +16,20 @@ OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "
 @pytest.mark.parametrize(
     ("given", "units", "value"),
     [
-        ("10", SECONDS, 10.0),
-        ("10s", SECONDS, 10.0),
-        ("500ms", SECONDS, 0.5),
-        ("1.5 min", SECONDS, 90.0),
-        ("1e-6", SECONDS, 1e-6),
-        (".5h", SECONDS, 1800.0),
-        (120.0, SECONDS, 120.0),
-        ("48", MBPS, 48.0),
-        ("48Mbit/s", MBPS, 48.0),
-        ("1.5Gbit/s", MBPS, 1500.0),
-        ("250kbit/s", MBPS, 0.25),
-        ("48 mbps", MBPS, 48.0),
-        ("10S", SECONDS, 10.0),
-        ("10msec", SECONDS, 0.01),
-        ("2 secs", SECONDS, 2.0),
-        ("40", MILLISECONDS, 40.0),
-        ("0.04s", MILLISECONDS, 40.0),
-        ("50mbit", MBPS, 50.0),
-        ("500kbit", MBPS, 0.5),
-        ("1G", MBPS, 1000.0),
-        ("1%", SHARE, 0.01),
-        ("0.01", SHARE, 0.01),
-        ("64k", buffer_units(1000, 1500), 65_536.0),
-        ("64kB", buffer_units(1000, 1500), 64_000.0),
-        ("100p", buffer_units(1000, 1500), 150_000.0),
-        ("2", jitter_units(0.04), 0.08),
-        ("2rtts", jitter_units(0.04), 0.08),
-        ("20ms", jitter_units(0.04), 0.02),
-        ("20Msteps", STEPS, 20_000_000),
-        ("4000000steps", STEPS, 4_000_000),
-        (20_000_000, STEPS, 20_000_000),
+        ("10", SECONDS, 10.0), ("10s", SECONDS, 10.0), ("500ms", SECONDS, 0.5), ("1.5 min", SECONDS, 90.0),
+        ("1e-6", SECONDS, 1e-6), (".5h", SECONDS, 1800.0), (120.0, SECONDS, 120.0), ("48", MBPS, 48.0),
+        ("48Mbit/s", MBPS, 48.0), ("1.5Gbit/s", MBPS, 1500.0), ("250kbit/s", MBPS, 0.25), ("48 mbps", MBPS, 48.0),
+        ("10S", SECONDS, 10.0), ("10msec", SECONDS, 0.01), ("2 secs", SECONDS, 2.0), ("40", MILLISECONDS, 40.0),
+        ("0.04s", MILLISECONDS, 40.0), ("50mbit", MBPS, 50.0), ("500kbit", MBPS, 0.5), ("1G", MBPS, 1000.0),
+        ("1%", SHARE, 0.01), ("0.01", SHARE, 0.01), ("64k", buffer_units(1000, 1500), 65_536.0),
+        ("64kB", buffer_units(1000, 1500), 64_000.0), ("100p", buffer_units(1000, 1500), 150_000.0),
+        ("2", jitter_units(0.04), 0.08), ("2rtts", jitter_units(0.04), 0.08), ("20ms", jitter_units(0.04), 0.02),
+        ("20Msteps", STEPS, 20_000_000), ("4000000steps", STEPS, 4_000_000), (20_000_000, STEPS, 20_000_000),
     ],
-)
+)  # fmt: skip
 def test_quantities(given: str | float, units: Any, value: float) -> None:
     found = quantity("--x", given, units)
-    assert found == pytest.approx(value, rel=1e-12)
-    assert isinstance(found, int if units is STEPS else float)
+    assert found == pytest.approx(value, rel=1e-12) and isinstance(found, int if units is STEPS else float)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,7 @@ def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, t
     file = trace_file(tmp_path, 12)
     assert main(["trace", "replay", file, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["reproduced"] is True
-    assert data["utilisation"] == data["utilisation_of_trace"]
+    assert data["reproduced"] is True and data["utilisation"] == data["utilisation_of_trace"]
     attack = ["attack", "copa", "--adversary", file, "--timing", "smt", "--budget", "1000", "--out", str(tmp_path / "attack")]
     assert main([*attack, "--json"]) == 0
     assert 0 < json.loads(capsys.readouterr().out)["by_adversary"].popitem()[1]["worst_utilisation"] < 1

@@ -62,8 +62,7 @@ def test_every_former_option_still_works_or_names_the_new_way(line: str, capsys:
     command, _, options = line.partition(":")
     now = COMMANDS.get(command)
     if command in OLD_COMMANDS:
-        assert main([*command.split(), "x"]) == 2
-        assert OLD_COMMANDS[command] in capsys.readouterr().err
+        assert main([*command.split(), "x"]) == 2 and OLD_COMMANDS[command] in capsys.readouterr().err
         return
     command = {"paths import": "links import", "paths make": "links make"}.get(command, command)
     now = COMMANDS.get(command)

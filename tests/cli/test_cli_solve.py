@@ -17,11 +17,9 @@ def solve(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 def test_value_and_line_of_play(capsys: pytest.CaptureFixture[str]) -> None:
     found = solve(capsys, "cbr_small")
     assert (found["boards"], found["regret"], found["starves"]) == (1962, 34, False)
-    assert len(found["line"]) == found["horizon_steps"] == 32
-    assert not any(row["error"] for row in found["line"])
+    assert len(found["line"]) == found["horizon_steps"] == 32 and not any(row["error"] for row in found["line"])
     other = solve(capsys, "cbr_small", "--sender", "C_L+1")
-    assert other["sender"]["regret"] == 36
-    assert 6 * 32 - sum(row["delivered"] for row in other["line"]) == 36
+    assert other["sender"]["regret"] == 36 and 6 * 32 - sum(row["delivered"] for row in other["line"]) == 36
 
 
 def test_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +91,7 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert error.count("\n") == 1
 
 
-def test_infinite_buffers_need_a_cap_and_large_grids_are_told_their_size(
-    capsys: pytest.CaptureFixture[str], tmp_path: Any
-) -> None:
+def test_infinite_buffers_need_a_cap_and_large_grids_are_told_their_size(capsys, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("model: cbr\nrates: [1, 2]\nbuffers: [inf]\n")
     assert main(["solve", str(file)]) == 2

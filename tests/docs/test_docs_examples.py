@@ -84,8 +84,7 @@ def test_the_readme_shows_both_commands_and_an_example() -> None:
     assert "make demo" in text
     assert "make test" in text
     examples = [block.code for block in read_blocks(text) if block.language == "python"]
-    assert examples
-    assert all(code.count("\n") <= 15 for code in examples)
+    assert examples and all(code.count("\n") <= 15 for code in examples)
 
 
 def test_the_readme_example_is_no_transient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +98,7 @@ def test_the_readme_example_is_no_transient(monkeypatch: pytest.MonkeyPatch) -> 
         trace = figures.readme_run(name, figures.README_NETWORK)
         assert not check_trace(trace)
         share = figures.utilisation(trace)
-        assert f"{name}: {share:.0%} of" in output
-        assert re.search(rf"{name}( keeps)? {share:.0%}", caption[1])
+        assert f"{name}: {share:.0%} of" in output and re.search(rf"{name}( keeps)? {share:.0%}", caption[1])
         if name == "copa":
             after = np.diff(trace.S[trace.n_steps // 2 :: trace.n_steps // 20, 0])
             assert after.max() / (trace.link_rate_Bps[1] * trace.times_s[-1] / 20) < 0.2

@@ -64,8 +64,7 @@ def test_random_choices_depend_on_the_seed_alone():
         engine.advance(400)
         return engine.flow("position")[:, 0]
 
-    assert np.array_equal(positions(1), positions(1, threads=2))
-    assert not np.array_equal(positions(1), positions(2))
+    assert np.array_equal(positions(1), positions(1, threads=2)) and not np.array_equal(positions(1), positions(2))
     assert len(set(positions(1))) == 64  # each environment draws its own
     assert 0 <= positions(1).min() < 0.1 and 0.9 < positions(1).max() < 1
 

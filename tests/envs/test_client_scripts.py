@@ -11,17 +11,10 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples" / "clients"
 NEEDS = {
-    "cleanrl_style_ppo": "torch",
-    "rl_zoo3_ppo": "rl_zoo3",
-    "rllib_ppo": "ray",
-    "sb3_contrib_clients": "sb3_contrib",
-    "sb3_dqn": "stable_baselines3",
-    "sb3_kernel_ppo": "stable_baselines3",
-    "skrl_ppo": "skrl",
-    "supersuit_ppo": "supersuit",
-    "tianshou_ppo": "tianshou",
-    "torchrl_ppo": "torchrl",
-}
+    "cleanrl_style_ppo": "torch", "rl_zoo3_ppo": "rl_zoo3", "rllib_ppo": "ray", "sb3_contrib_clients": "sb3_contrib",
+    "sb3_dqn": "stable_baselines3", "sb3_kernel_ppo": "stable_baselines3", "skrl_ppo": "skrl", "supersuit_ppo": "supersuit",
+    "tianshou_ppo": "tianshou", "torchrl_ppo": "torchrl",
+}  # fmt: skip
 
 
 def test_every_script_is_known_and_in_the_table() -> None:
@@ -42,5 +35,4 @@ def test_scripts_train_and_tell_their_speed(script: str, tmp_path: Path) -> None
     assert run.returncode == 0, run.stderr[-2000:]
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     told = json.loads(lines[-1])
-    assert told["steps"] >= 2048
-    assert told["steps_per_s"] > 0
+    assert told["steps"] >= 2048 and told["steps_per_s"] > 0

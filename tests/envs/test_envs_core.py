@@ -197,8 +197,7 @@ def test_network_randomness_changes_with_the_episode():
 
     task.core.reset(seed=0)
     first, second = episode(), episode()
-    assert first != second
-    assert np.array(first)[:, 0].tolist() != np.array(first)[:, 1].tolist()
+    assert first != second and np.array(first)[:, 0].tolist() != np.array(first)[:, 1].tolist()
     task.core.reset(seed=0)
     assert episode() == first
 

@@ -107,8 +107,7 @@ def test_returned_arrays_share_no_memory(mode):
         array[...] = 0
     env.step(env.action_space.sample())
     for i, one in enumerate(returned):
-        assert (one == 0).all()
-        assert not any(np.shares_memory(one, other) for other in returned[:i])
+        assert (one == 0).all() and not any(np.shares_memory(one, other) for other in returned[:i])
     fresh = gym.make_vec(mode, num_envs=3, episode_rtts=2)
     np.testing.assert_array_equal(fresh.reset(seed=0)[0], copies[0])
 
@@ -128,8 +127,7 @@ def test_next_step_autoreset(env_id):
         for b in np.flatnonzero(truncated):
             seen[b].append(lengths[b])
         if truncated.any():
-            assert (info["_utilisation"] == truncated).all()
-            assert (info["utilisation"][~truncated] == 0).all()
+            assert (info["_utilisation"] == truncated).all() and (info["utilisation"][~truncated] == 0).all()
         else:
             assert info == {}
         assert (env.task.core.elapsed[ended] == 0).all()
@@ -195,8 +193,7 @@ def test_seeds_reproduce_and_differ():
 
     one = play(7)
     np.testing.assert_array_equal(one, play(7))
-    assert (one != play(8)).any(axis=(0, 2)).all()
-    assert not np.array_equal(play(None), play(None))
+    assert (one != play(8)).any(axis=(0, 2)).all() and not np.array_equal(play(None), play(None))
 
 
 def test_threads_do_not_change_results():

@@ -38,8 +38,7 @@ def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environment = {"senders": ["external", "steady.py:Steady"], "episode_rtts": 4}
     config = make_env_config(environment)
-    assert config["senders"] == ["external", f"{file}:Steady"]
-    assert list(config[USER_FILES]) == [str(file)]
+    assert config["senders"] == ["external", f"{file}:Steady"] and list(config[USER_FILES]) == [str(file)]
     assert make_env_config({"senders": ["external", "reno"]}) == {"senders": ["external", "reno"]}
     monkeypatch.chdir("/")  # where a runner may stand
     assert CREATORS["ccenv/Sender-v0"](config).reset(seed=1)[0].shape == (10,)
@@ -73,5 +72,4 @@ def test_ppo_trains_two_iterations(ray_session):
     runners = results[-1]["env_runners"]
     assert runners["num_env_steps_sampled_lifetime"] >= 512
     # Episodes that RLlib counts are as long as the environment's: no step of a reset was taken for one of the episode.
-    assert runners["episode_len_max"] <= 8
-    assert np.isfinite(runners["episode_return_mean"])
+    assert runners["episode_len_max"] <= 8 and np.isfinite(runners["episode_return_mean"])

@@ -40,8 +40,7 @@ def test_best_play_has_the_value_as_regret_whatever_the_network_draws(game):
 def test_regret_is_the_value_and_the_errors_of_all_decisions():
     """Against the optimal network the value grows by exactly what each decision gives away."""
     regret, errors = play("cc_qdel")
-    assert (regret == 34 + errors).all()
-    assert regret.max() > 34
+    assert (regret == 34 + errors).all() and regret.max() > 34
 
 
 def test_random_network_has_the_mean_that_the_solver_computes():
@@ -56,12 +55,10 @@ def test_info_tells_legal_actions_and_the_least_regret():
     _, info = env.reset(seed=1)
     assert info["action_mask"].tolist() == [1, 1, 1] + [0] * 11
     _, _, _, _, info = env.step(2)  # the most that is legal: best play
-    assert info["decision_regret"] == 0
-    assert info["least_regret"] == 34
+    assert info["decision_regret"] == 0 and info["least_regret"] == 34
     assert info["action_mask"].tolist() == [1, 1, 1] + [0] * 11
     _, _, _, _, info = env.step(13)  # not legal: nothing is sent
-    assert info["decision_regret"] > 0
-    assert info["least_regret"] == 34 + info["decision_regret"]
+    assert info["decision_regret"] > 0 and info["least_regret"] == 34 + info["decision_regret"]
 
 
 def test_seeds_decide_all_and_a_batch_of_seeds_plays_what_single_environments_play():
@@ -155,8 +152,7 @@ def test_make_sb3_ends_games_without_a_limit_of_time():
     for _ in range(3):
         _, _, over, infos = env.step(np.array([1, 2]))
     assert over.all()
-    assert infos[0]["TimeLimit.truncated"] is False
-    assert infos[0]["regret"] > infos[1]["regret"]
+    assert infos[0]["TimeLimit.truncated"] is False and infos[0]["regret"] > infos[1]["regret"]
 
 
 def test_ids_are_known():

@@ -81,8 +81,7 @@ def test_every_rate_lies_inside_the_interval_of_its_decision() -> None:
         played.step(asked)
         rate = core.flow("rate_Bps")[:, :2]
         wanted = lo + np.clip((asked + 1) / 2, 0, 1) * (hi - lo)
-        assert (lo[decides] <= rate[decides]).all()
-        assert (rate[decides] <= hi[decides]).all()
+        assert (lo[decides] <= rate[decides]).all() and (rate[decides] <= hi[decides]).all()
         np.testing.assert_allclose(rate[decides], wanted[decides], rtol=1e-12)
         decided += int(decides.sum())
         strictly += int((lo < hi)[decides].sum())
@@ -106,8 +105,7 @@ def test_discrete_actions_batches_and_copies() -> None:
 
 def test_other_signals_and_rewards_may_be_seen() -> None:
     env = gym.make("ccenv/Packet-v0", scenario=ONE, contract=contract(), signals=["rtt_change", "bounds_log2"], history=4)
-    assert env.observation_space.shape == (8,)
-    assert env.reset(seed=0)[0].shape == (8,)
+    assert env.observation_space.shape == (8,) and env.reset(seed=0)[0].shape == (8,)
 
 
 @pytest.mark.parametrize(

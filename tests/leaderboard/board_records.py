@@ -21,14 +21,9 @@ def report(**changes: Any) -> dict[str, Any]:
     """What ``ccenv verify property cc_qdel --json`` prints, as far as the board reads it."""
     query = {"name": "q", "claim": "objectives <or> progress", "verdict": "verified", "evidence": {"sha256": "a" * 64}}
     data = {
-        "promises": 2,
-        "sender": "cc_qdel",
-        "model": "ccac",
-        "buffer": "infinite",
-        "property": "invariant",
-        "T": 7,
+        "promises": 2, "sender": "cc_qdel", "model": "ccac", "buffer": "infinite", "property": "invariant", "T": 7,
         "setting_name": "history",
-    }
+    }  # fmt: skip
     return {
         **data,
         "verdict": "verified",

@@ -85,13 +85,9 @@ def workshop(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         agent = store.records("evaluation", program.record.submission)[0].content["manifest"]["agents"][0]
         content = {"submission": program.record.submission, "name": "cc_qdel", "stage": "envelope", "recorded_at": MOMENT}
         content |= {
-            "T": 9,
-            "budget_s": 60.0,
-            "machine": {"processor": "x"},
-            "player_sha256": agent["sha256"],
-            "promises": 2,
+            "T": 9, "budget_s": 60.0, "machine": {"processor": "x"}, "player_sha256": agent["sha256"], "promises": 2,
             "rows": envelope_rows(),
-        }
+        }  # fmt: skip
         content |= {"reason": "", "solver": "z3", "setting_name": "history", "seconds": 1.0}
         store.append("envelope", program.record.submission, f"envelope/{program.record.submission}/0.1.0/T9/60s", content, {})
         close_round(store, home)

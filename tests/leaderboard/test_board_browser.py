@@ -93,8 +93,7 @@ def test_filters(browser: Chromium, site: Path) -> None:
     assert browser.look(set_filter("verdict", "none")) == "20 of 40"
     assert browser.look(set_filter("verdict", "refuted")) == "0 of 40"
     assert browser.look(set_filter("verdict", "")) == "40 of 40"
-    assert browser.look(set_filter("text", "SENDER_0007")) == "1 of 40"
-    assert browser.look(NAMES) == ["sender_0007"]
+    assert browser.look(set_filter("text", "SENDER_0007")) == "1 of 40" and browser.look(NAMES) == ["sender_0007"]
     assert browser.look(set_filter("text", "author 7")) == "1 of 40"
 
 

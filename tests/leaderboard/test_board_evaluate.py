@@ -76,8 +76,7 @@ def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path
             assert tuple(manifest["suite"]["seeds"]) == seeds
             assert record.content["suite"]["seeds"] == [1, 2]  # as published
             cells = [parse_json(line, "cell") for line in store.file(record.files["cells.jsonl"]).splitlines()]
-            assert len(cells) == manifest["n_cells"] == 4
-            assert {cell["seed"] for cell in cells} == set(seeds)
+            assert len(cells) == manifest["n_cells"] == 4 and {cell["seed"] for cell in cells} == set(seeds)
             worst = manifest["summary"][0]["worst_case"]
             assert worst["value"] == min(cell["metrics"]["utilisation"] for cell in cells)
             (tmp_path / "worst.npz").write_bytes(store.file(record.files[worst["trace"]]))
@@ -86,15 +85,13 @@ def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path
             delivered = np.diff([0.0, *view["time_s"]]) @ np.array(view["flows"][0]["delivered_mbps"]) * 1e6 / 8
             assert delivered == pytest.approx(trace.S[-1, 0] - trace.S[0, 0], rel=1e-3)
         assert first.content["manifest"]["suite"]["seeds"] != second.content["manifest"]["suite"]["seeds"]
-        assert list_tasks(store, [STAGE]) == []
-        assert store.check() == 5
+        assert list_tasks(store, [STAGE]) == [] and store.check() == 5
     assert is_empty(home.folder / "work")
 
 
 def test_seeds_need_the_secret_and_the_submission() -> None:
     seeds = evaluation_seeds(b"s" * 32, "a" * 64, "b" * 64, 50)
-    assert len(set(seeds)) == 50
-    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert len(set(seeds)) == 50 and all(0 <= seed < 2**31 for seed in seeds)
     assert seeds == evaluation_seeds(b"s" * 32, "a" * 64, "b" * 64, 50)
     for other in (
         evaluation_seeds(b"t" * 32, "a" * 64, "b" * 64, 50),
@@ -222,12 +219,10 @@ def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Pat
         assert {row["verdict"] for row in program["rows"]} <= {"verified", "refuted", "unknown"}
         assert all(row["bound"] is None for row in program["rows"] if row["verdict"] != "verified")
         assert len(program["rows"]) > 10
-        assert classic["rows"] == []
-        assert classic["reason"].startswith("agent 'vegas' has no encoding")
+        assert classic["rows"] == [] and classic["reason"].startswith("agent 'vegas' has no encoding")
         with pytest.raises(InputError, match="T is 2"):  # a wrong setting is no sender without an encoding
             evaluate(store, home, list_tasks(store, [EnvelopeStage(0.5, samples=2)]))
-        assert len(store.records("envelope")) == 2
-        assert list_tasks(store, [EnvelopeStage(0.5, samples=3)]) == []
+        assert len(store.records("envelope")) == 2 and list_tasks(store, [EnvelopeStage(0.5, samples=3)]) == []
         assert len(list_tasks(store, [EnvelopeStage(9.0, samples=3)])) == 2  # a larger budget is worth doing again
         assert list_tasks(store, [EnvelopeStage(9.0, samples=3)], pending=True) == []
 
@@ -250,8 +245,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert json.loads(capsys.readouterr().out)["name"] == "reno"
     assert run("submit", "absent") == 2
     assert "neither a folder nor a classic CCA" in capsys.readouterr().err
-    assert run("evaluate", "--budget", "-1") == 2
-    assert run("round", "--json") == 0
+    assert run("evaluate", "--budget", "-1") == 2 and run("round", "--json") == 0
     assert json.loads(capsys.readouterr().out.strip())["rounds"][0]["secret"] is None
     assert run("round", "clsoe") == 2
 
@@ -271,7 +265,5 @@ def test_the_shipped_board(tmp_path: Path) -> None:
         outcome = audit(store, home, sample=0, certificates=0, keep=False)
         assert outcome["problems"] == []  # hashes, seeds from the revealed secret, summaries from the cells
         result = build_site(from_store(store, home), tmp_path / "site")
-    assert result["suites"] >= 2
-    assert result["senders"] >= 29
-    assert result["adversaries"] >= 13
+    assert result["suites"] >= 2 and result["senders"] >= 29 and result["adversaries"] >= 13
     assert EXPORT.stat().st_size < 4_000_000

@@ -36,8 +36,7 @@ def refused(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Import a file into a new board; return the one line that refuses it."""
     before = tree(file.parent)
     assert main(["board", "import", str(file), "--board", str(file.parent / "new")]) == 2
-    assert tree(file.parent) == before
-    assert not (file.parent / "new").exists()
+    assert tree(file.parent) == before and not (file.parent / "new").exists()
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and "Traceback" not in err
     return err
@@ -473,9 +472,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
 
 
 @pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])
-def test_hostile_exports_are_refused(
-    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, forge: Any, message: str
-) -> None:
+def test_hostile_exports_are_refused(forgery, tmp_path, capsys, name, forge, message):
     import re
 
     if forge.__code__.co_argcount == 2:
@@ -489,9 +486,7 @@ def test_hostile_exports_are_refused(
 SMALL_AUDIT = ["-s", "sample=3", "-s", "proofs=0"]
 
 
-def test_the_export_that_hostile_ones_are_made_from_is_good(
-    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_export_that_hostile_ones_are_made_from_is_good(forgery, tmp_path, capsys):
     assert main(["board", "import", str(forgery.write(tmp_path / "good.jsonl")), "--board", str(tmp_path / "new")]) == 0
     assert (
         main(
@@ -519,18 +514,14 @@ def strip_and_forget(content: Content) -> None:
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
 @pytest.mark.parametrize(("change", "message"), [(strip, "is signed with"), (strip_and_forget, "is signed with")])
-def test_hostile_signatures_are_not_stripped(
-    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str
-) -> None:
+def test_hostile_signatures_are_not_stripped(forgery, tmp_path, capsys, change, message):
     forgery.edit(forgery.record("submission", "signed"), change)
     assert message in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
 @pytest.mark.parametrize("entry", ["signed", "plain"])
-def test_hostile_signatures_replace_none(
-    forgery: Forgery, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str
-) -> None:
+def test_hostile_signatures_replace_none(forgery, workshop, tmp_path, capsys, entry):
     """Somebody signs another one's document: that key is not the one that the document names."""
     row = forgery.record("submission", entry)
     signature = sign(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
@@ -545,9 +536,7 @@ def test_hostile_signatures_replace_none(
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
 @pytest.mark.parametrize("author", ["Grace Hopper", "grace-hopper", "Gr\u0430ce Hopper"])
-def test_hostile_entries_take_no_author_that_has_signed(
-    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], author: str
-) -> None:
+def test_hostile_entries_take_no_author_that_has_signed(forgery, tmp_path, capsys, author):
     handed_in("cc_probe_fast", "mine", author)(forgery, tmp_path)
     assert "signed by nobody, but 'Grace Hopper' signed 'signed' with" in refused(
         forgery.write(tmp_path / "forged.jsonl"), capsys
@@ -555,9 +544,7 @@ def test_hostile_entries_take_no_author_that_has_signed(
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
-def test_hostile_withdrawals_need_the_key_that_signed(
-    forgery: Forgery, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hostile_withdrawals_need_the_key_that_signed(forgery, workshop, tmp_path, capsys):
     row = forgery.record("submission", "signed")
     request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
     signature = sign(request, workshop / OTHER_KEY, "ccenv-withdrawal")
@@ -612,9 +599,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("name", "change", "message"), TEXTS, ids=[t[0] for t in TEXTS])
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.xz"])
-def test_hostile_texts_of_exports_are_refused(
-    workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, change: Any, message: str, suffix: str
-) -> None:
+def test_hostile_texts_of_exports_are_refused(workshop, tmp_path, capsys, name, change, message, suffix):
     import re
 
     content = change((workshop / "export.jsonl").read_bytes())

@@ -112,9 +112,7 @@ def hand_in(board: str, folder: str, gate: Any, said: Any) -> None:
         (("cc_probe_fast", "one"), ("cc_probe_fast", "two"), "replayed"),
     ],
 )
-def test_two_processes_share_neither_a_name_nor_a_player(
-    tmp_path: Path, first: tuple[str, str], second: tuple[str, str], message: str
-) -> None:
+def test_two_processes_share_neither_a_name_nor_a_player(tmp_path, first, second, message):
     with Home(tmp_path / "board").open() as store:
         submit_reviewed(store, Home(tmp_path / "board"), "reno")
     context = ready_processes()
@@ -132,25 +130,16 @@ def test_two_processes_share_neither_a_name_nor_a_player(
     (refusal,) = [answer for answer in answers if isinstance(answer, str)]
     assert message in refusal and number == 3
     with Home(tmp_path / "board").open() as store:
-        assert len(entrants(store)) == 2
-        assert store.check() == 3
+        assert len(entrants(store)) == 2 and store.check() == 3
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("vegas", "Vegas"),
-        ("vegas", "vega5"),
-        ("cubic", "cub1c"),
-        ("copa", "c0pa"),
-        ("reno", "r\u0435no"),
-        ("a-b", "a_b"),
-        ("bbr3", "bbr_3"),
-        ("cc_qdel", "ccqdel"),
-        ("cc_qdel", "c.c-qdel"),
-        ("modern", "modem"),
+        ("vegas", "Vegas"), ("vegas", "vega5"), ("cubic", "cub1c"), ("copa", "c0pa"), ("reno", "r\u0435no"), ("a-b", "a_b"),
+        ("bbr3", "bbr_3"), ("cc_qdel", "ccqdel"), ("cc_qdel", "c.c-qdel"), ("modern", "modem"),
     ],
-)
+)  # fmt: skip
 def test_hostile_names_that_look_alike_are_one(one: str, other: str) -> None:
     assert fold_text(one) == fold_text(other)
 

@@ -4,7 +4,6 @@ import html
 import json
 import lzma
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +124,7 @@ def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_pat
         (lambda d: d.update(more=1), "unknown key 'more'"),
     ],
 )
-def test_a_record_that_contradicts_itself_is_never_shown(
-    change: Callable[[dict[str, Any]], Any], said: str, records: Records, tmp_path: Path
-) -> None:
+def test_a_record_that_contradicts_itself_is_never_shown(change, said, records, tmp_path):
     data = recorded()
     change(data)
     with pytest.raises(InputError, match=re.escape(said)) as refused:
@@ -135,9 +132,7 @@ def test_a_record_that_contradicts_itself_is_never_shown(
     assert "\n" not in str(refused.value) and not (tmp_path / "site").exists()
 
 
-def test_the_command_takes_folders_of_leagues_and_refuses_one_twice(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused
-) -> None:
+def test_the_command_takes_folders_of_leagues_and_refuses_one_twice(made, tmp_path, capsys, refused):
     folder = tmp_path / "full-0"
     folder.mkdir()
     written(folder, recorded())

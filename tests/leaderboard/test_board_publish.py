@@ -60,8 +60,7 @@ def test_again_nothing_is_written_and_afterwards_only_what_differs(home: Home, s
     submit_reviewed(store, home, "cubic")
     result = publish(store, home, folder)
     assert 0 < result["written"] < result["files"]
-    assert sums(folder)[HEAD] != before[HEAD]
-    assert agree(folder)
+    assert sums(folder)[HEAD] != before[HEAD] and agree(folder)
 
 
 def test_what_is_not_of_the_board_stays(home: Home, store: BoardStore, tmp_path: Path) -> None:
@@ -71,8 +70,7 @@ def test_what_is_not_of_the_board_stays(home: Home, store: BoardStore, tmp_path:
     (folder / "CNAME").write_text("board.example.org")
     publish(store, home, folder)
     publish(store, home, folder, records=False)
-    assert (folder / ".git" / "config").read_text() == "mine"
-    assert (folder / "CNAME").read_text() == "board.example.org"
+    assert (folder / ".git" / "config").read_text() == "mine" and (folder / "CNAME").read_text() == "board.example.org"
     assert not (folder / "records").exists()  # ours, and no longer wanted
 
 
@@ -110,9 +108,7 @@ def test_nothing_is_written_through_a_link(home: Home, store: BoardStore, tmp_pa
     assert {file.name: file.read_bytes() for file in outside.iterdir()} == before
 
 
-def test_an_interrupted_publication_goes_on(
-    home: Home, store: BoardStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_publication_goes_on(home, store, tmp_path, monkeypatch):
     """At every write in turn the process ends; the next call must come to the same folder as one that was never stopped."""
     publish(store, home, tmp_path / "whole")
     old = home.folder.with_name("old")
@@ -138,8 +134,7 @@ def test_an_interrupted_publication_goes_on(
             with pytest.raises(CcenvError, match="killed"):
                 publish(store, home, tmp_path / f"try{writes}")
         publish(store, home, tmp_path / f"try{writes}")
-        assert agree(tmp_path / f"try{writes}")
-        assert sums(tmp_path / f"try{writes}") == sums(tmp_path / "whole")
+        assert agree(tmp_path / f"try{writes}") and sums(tmp_path / f"try{writes}") == sums(tmp_path / "whole")
 
 
 def test_halves_of_a_killed_publication_are_removed(home: Home, store: BoardStore, tmp_path: Path) -> None:
@@ -153,8 +148,7 @@ def test_halves_of_a_killed_publication_are_removed(home: Home, store: BoardStor
     for file in [*halves, *others]:
         file.write_text("x")
     publish(store, home, folder)
-    assert not any(file.exists() for file in halves)
-    assert all(file.exists() for file in others)
+    assert not any(file.exists() for file in halves) and all(file.exists() for file in others)
 
 
 def test_command_line(home: Home, store: BoardStore, tmp_path: Path, refused, answer) -> None:

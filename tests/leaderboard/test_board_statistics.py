@@ -22,8 +22,7 @@ def test_probability_of_improvement_by_hand() -> None:
     theirs = {"a": np.array([2.0, 3.0]), "b": np.array([1.0, 2.0, 3.0]), "c": np.array([9.0])}
     # a: 1>2 no, 1>3 no, 3>2 yes, 3=3 half: 1.5/4; b: 2>1 yes, 2=2 half, 2>3 no: 1.5/3; c is not common.
     found = probability_of_improvement(ours, theirs)
-    assert found is not None
-    assert found[0] == pytest.approx((1.5 / 4 + 1.5 / 3) / 2)
+    assert found is not None and found[0] == pytest.approx((1.5 / 4 + 1.5 / 3) / 2)
     assert found[1] <= found[0] <= found[2]
     assert probability_of_improvement({"a": ours["a"]}, {"b": theirs["b"]}) is None
 
@@ -64,8 +63,7 @@ def test_a_profile_counts_runs(tasks: dict[str, np.ndarray]) -> None:
     thresholds = np.array([0.0, 0.3, 0.5, 0.99, 1.0])
     share, low, high = performance_profile(tasks, thresholds)
     pooled = np.concatenate(list(tasks.values()))
-    assert share == pytest.approx([(pooled > t).mean() for t in thresholds])
-    assert (np.diff(share) <= 0).all()
+    assert share == pytest.approx([(pooled > t).mean() for t in thresholds]) and (np.diff(share) <= 0).all()
     assert (low <= high).all()
     assert share[-1] == 0
     by_hand = performance_profile({"a": np.array([1, 2]), "b": np.array([3, 4])}, np.array([0, 1, 2.5, 4]))

@@ -215,15 +215,13 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
         ended.set()
         killer.join()
     recording = result.recordings[0]
-    assert recording is not None
-    assert recording.difference() is None
+    assert recording is not None and recording.difference() is None
     said = recording.choices()
     assert 3 < said["answered"] < said["decisions"] - 10
     records = recording.records
     decided = records[records["asked"] > 0]
     assert set(decided["position"][decided["asked"] > said["answered"] + 2].tolist()) == {WHOLE // 2}
-    assert len(set(decided["position"].tolist())) > 5
-    assert (decided["lo"] <= decided["rate"]).all()
+    assert len(set(decided["position"].tolist())) > 5 and (decided["lo"] <= decided["rate"]).all()
     assert (decided["rate"] <= decided["hi"]).all()
     assert chooser_of(os.getpid()) is None
 
@@ -236,9 +234,7 @@ def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
     _needs()
     data = wanted("learned_contract_u80" if chooser == "kernel" else f"contract:chooser={chooser}")
     recording = run_live({**data, "chooser": "kernel"}).recordings[0]
-    assert recording is not None
-    assert recording.difference() is None
-    assert recording.choices()["decisions"] > 30
+    assert recording is not None and recording.difference() is None and recording.choices()["decisions"] > 30
 
 
 @pytest.mark.live

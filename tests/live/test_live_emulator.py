@@ -61,8 +61,7 @@ def steady(every_s: float, until_s: float = 0.9) -> list[float]:
 
 def assert_legal(one: Wire) -> None:
     trace = one.trace()
-    assert trace.A[-1].sum() > 0
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+    assert trace.A[-1].sum() > 0 and check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 @settings(max_examples=40)
@@ -94,9 +93,7 @@ def test_boxes_hold_in_order_and_at_most_d(kind: str) -> None:
     one.play(arrivals_s)
     late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
     assert [number for _, number in one.delivered()] == list(range(len(arrivals_s)))
-    assert late.min() >= -1e-9
-    assert late.max() <= D_S + 1e-9
-    assert (late.max() > 0.01) == (kind != "none")
+    assert late.min() >= -1e-9 and late.max() <= D_S + 1e-9 and (late.max() > 0.01) == (kind != "none")
     assert_legal(one)
 
 
@@ -142,8 +139,7 @@ def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
         one.run((k + 0.5) * step_s)
     one.run(1.0)
     trace, expected = one.trace(), engine.trace(0)
-    assert expected.L[-1, 0] == 0.0
-    assert np.allclose(trace.G, expected.G, atol=1e-3)
+    assert expected.L[-1, 0] == 0.0 and np.allclose(trace.G, expected.G, atol=1e-3)
     assert np.allclose(trace.S[:, 0], np.floor(expected.S[:, 0] / 1500 + 1e-9) * 1500, atol=1e-3)
 
 
@@ -203,8 +199,7 @@ def test_two_flows_share_the_link() -> None:
         one.send(packet(1, number))
         one.run(one.now_s + 0.0005)
     one.run(0.5)
-    assert len(one.there) == 20
-    assert one.memory.flows["transmissions"].tolist() == [10, 10]
+    assert len(one.there) == 20 and one.memory.flows["transmissions"].tolist() == [10, 10]
     assert_legal(one)
 
 
@@ -319,8 +314,7 @@ def test_data_wait_and_what_holds_none_passes_beside() -> None:
         one.send(packet(0, number))
     one.send(packet(0, 99, payload=0, flags=SYN))
     one.run(0.0)
-    assert [number for _, number in one.delivered()] == [99]
-    assert one.memory.flows["first_seq"][0] == 99
+    assert [number for _, number in one.delivered()] == [99] and one.memory.flows["first_seq"][0] == 99
     assert one.memory.flows["transmissions"][0] == 15
 
 
@@ -334,8 +328,7 @@ def test_what_is_no_packet_of_a_flow_is_thrown_away(content: bytes) -> None:
         one.send(content)
         one.send_back(content)
     one.run(0.1)
-    assert (one.there, one.here) == ([], [])
-    assert one.free_slots() == len(one.memory.free)
+    assert (one.there, one.here) == ([], []) and one.free_slots() == len(one.memory.free)
 
 
 def test_random_loss_is_that_of_the_seed() -> None:
@@ -374,5 +367,4 @@ def test_a_slow_reader_is_late_and_says_so() -> None:
     one.run(0.0)
     one.now_s = 0.5
     one.run(0.5)
-    assert one.memory.run["late_max_s"][0] == pytest.approx(0.499)
-    assert one.memory.errors.sum() == 1
+    assert one.memory.run["late_max_s"][0] == pytest.approx(0.499) and one.memory.errors.sum() == 1

@@ -54,8 +54,7 @@ def test_generator_reaches_what_the_laws_are_about() -> None:
     """Acceptance means little for traces without loss, waste, hoarding, jitter."""
     traces = {model: [varied(model, seed) for seed in range(20)] for model in MODEL_NAMES}
     for model, some in traces.items():
-        assert any(t.L[-1].sum() > t.L_free[-1].sum() > 0 for t in some)
-        assert any(t.W[-1] > 0 for t in some)
+        assert any(t.L[-1].sum() > t.L_free[-1].sum() > 0 for t in some) and any(t.W[-1] > 0 for t in some)
         assert any(np.diff(t.link_rate_Bps).any() for t in some)
         hoarded = [float((t.G - t.E.sum(axis=1)).max()) > 1 for t in some]
         assert any(hoarded) == (model == "ccac")
@@ -215,8 +214,7 @@ def test_free_history_knows_nothing_about_the_order_of_old_bytes_but_their_sum()
         trace = replace(base, header=header, beliefs={}, G=tokens, S=np.array(served), cwnd_bytes=still + np.inf, **quiet)
         return [violation.law for violation in check_trace(trace)]
 
-    assert verdict([[0, 0], [700, 300], [1000, 1000]]) == []
-    assert verdict([[0, 0], [0, 1000], [1000, 1000]]) == []
+    assert verdict([[0, 0], [700, 300], [1000, 1000]]) == [] and verdict([[0, 0], [0, 1000], [1000, 1000]]) == []
     assert verdict([[0, 0], [0, 1000], [0, 1500]]) == ["delivered_within_entered", "fifo_order"]
     assert verdict([[0, 0], [0, 0], [0, 900]]) == ["tokens_used_in_time"]
 
@@ -246,8 +244,7 @@ def test_a_violation_says_what_where_and_how_much() -> None:
     served[50, 1] = trace.E[50, 1] + 12.5
     first = check_trace(replace(trace, S=served))[0]
     assert (first.law, first.flow, first.step) == ("delivered_within_entered", 1, 50)
-    assert first.time_s == pytest.approx(50 * trace.header.dt_s)
-    assert first.amount_bytes == pytest.approx(12.5)
+    assert first.time_s == pytest.approx(50 * trace.header.dt_s) and first.amount_bytes == pytest.approx(12.5)
     assert first.steps_broken == 1
     assert first.message.startswith("delivered_within_entered: flow 1, step 50 (t = 0.5 s): ")
     assert "12.5 bytes" in first.message
@@ -261,8 +258,7 @@ def test_violations_come_in_order_of_time() -> None:
     late[80] += 1e6
     early[20] += 1e6
     violations = check_trace(replace(trace, S=late, L=early))
-    assert [v.step for v in violations] == sorted(v.step for v in violations)
-    assert violations[0].step == 20
+    assert [v.step for v in violations] == sorted(v.step for v in violations) and violations[0].step == 20
 
 
 def test_rate_changes_bind_from_their_time_on() -> None:
@@ -285,12 +281,9 @@ def test_rate_changes_bind_from_their_time_on() -> None:
         changed[row] = value
         return [v.law for v in check_trace(replace(trace, link_rate_Bps=changed))]
 
-    assert laws(1, 1e6) == []
-    assert laws(11, 1e6) == ["link_rate_legal"]
-    assert laws(10, 2e6) == ["link_rate_legal"]
+    assert laws(1, 1e6) == [] and laws(11, 1e6) == ["link_rate_legal"] and laws(10, 2e6) == ["link_rate_legal"]
     assert laws(21, 2.5e6) == []  # the change falls inside this step
-    assert laws(21, 3.1e6) == ["link_rate_legal"]
-    assert laws(22, 2.5e6) == ["link_rate_legal"]
+    assert laws(21, 3.1e6) == ["link_rate_legal"] and laws(22, 2.5e6) == ["link_rate_legal"]
 
 
 N_STEPS = 120
@@ -365,8 +358,7 @@ def test_runs_are_legal_and_breaks_are_named(model: str) -> None:
 @pytest.mark.parametrize("model", MODEL_NAMES)
 def test_a_thousand_runs_are_legal_and_breaks_are_named(model: str) -> None:
     named = check(model, 1000)
-    assert len(named) >= 22
-    assert min(named.values()) >= 20
+    assert len(named) >= 22 and min(named.values()) >= 20
 
 
 K = 4

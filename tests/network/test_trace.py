@@ -69,8 +69,7 @@ def test_comes_back_as_it_was(model: str, tmp_path: FilePath) -> None:
     assert after.header == before.header
     for name in PER_FLOW + PER_PATH:
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
-    assert set(after.beliefs) == {"C_L", "C_U"}
-    assert np.isinf(after.beliefs["C_U"]).all()
+    assert set(after.beliefs) == {"C_L", "C_U"} and np.isinf(after.beliefs["C_U"]).all()
     assert np.isinf(after.cwnd_bytes).all()
 
 
@@ -90,8 +89,7 @@ def test_derived_curves(trace: Trace) -> None:
     np.testing.assert_allclose(trace.W, np.cumsum(np.r_[0, trace.link_rate_Bps[1:] * trace.header.dt_s]) - trace.G)
     np.testing.assert_array_equal(trace.E, trace.A - trace.L)
     np.testing.assert_array_equal(trace.queue_bytes, np.maximum(0, trace.E.sum(axis=1) - trace.G))
-    assert (trace.n_steps, trace.n_flows) == (20, 2)
-    assert trace.times_s[-1] == pytest.approx(20 * 0.01)
+    assert (trace.n_steps, trace.n_flows) == (20, 2) and trace.times_s[-1] == pytest.approx(20 * 0.01)
 
 
 def test_arrays_are_copies_and_read_only(trace: Trace) -> None:
@@ -289,9 +287,7 @@ def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) ->
         for name, what in (("a", trace), ("b", trace), ("c", other)):
             plot_trace(what, tmp_path / (name + suffix))
         a, b, c = ((tmp_path / (name + suffix)).read_bytes() for name in "abc")
-        assert a.startswith(magic)
-        assert a == b
-        assert a != c
+        assert a.startswith(magic) and a == b and a != c
 
 
 def test_panels_show_the_curves() -> None:
@@ -318,9 +314,7 @@ def test_without_beliefs_and_buffer_there_is_less_to_show() -> None:
 def test_draws_an_image_of_the_size_asked_for() -> None:
     trace = legal_trace("ideal", 1, n_steps=20)
     image = draw_trace(trace, 480, 400)
-    assert image.shape == (400, 480, 3)
-    assert image.dtype == np.uint8
-    assert image.std() > 1
+    assert image.shape == (400, 480, 3) and image.dtype == np.uint8 and image.std() > 1
     np.testing.assert_array_equal(image, draw_trace(trace, 480, 400))
     assert (image != draw_trace(legal_trace("ideal", 2, n_steps=20), 480, 400)).any()
 

@@ -1,13 +1,9 @@
 """All link rates that explain what one flow has seen, without rules: every pair of a rate and a buffer is tried."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 
-def explains(
-    rates: np.ndarray, buffers: np.ndarray, E: Sequence[float], S: Sequence[float], lossy: Sequence[bool], jitter_steps: int
-) -> np.ndarray:
+def explains(rates, buffers, E, S, lossy, jitter_steps):
     """Tell for each rate and buffer whether a legal CCAC network shows this history.
 
     The admitted tokens G(t) that the laws allow are an interval at each step: from a value g either no token is wasted, which
@@ -40,9 +36,7 @@ def explains(
     return possible
 
 
-def exact_bounds(
-    rates: np.ndarray, true_buffer: float, E: Sequence[float], S: Sequence[float], lossy: Sequence[bool], jitter_steps: int
-) -> tuple[float, float]:
+def exact_bounds(rates, true_buffer, E, S, lossy, jitter_steps):
     """Return the smallest and the largest of some rates that explain a history with any buffer (of sixty that are possible)."""
     full = [E[t] - S[t] for t, loss in enumerate(lossy) if loss]
     if full:

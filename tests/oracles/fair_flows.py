@@ -87,9 +87,7 @@ def edges(rule: Rule, runs: int, flows: int, random: np.random.Generator) -> tup
     return v, x, theta - math.log(flows)
 
 
-def play(
-    rule: Rule, v: np.ndarray, x: np.ndarray, target: np.ndarray, rtts: int, mode: str, random: np.random.Generator
-) -> Worst:
+def play(rule, v, x, target, rtts, mode, random):
     """Play a batch of runs under one kind of jitter and return the worst of them."""
     runs, flows = v.shape
     step, D, v = 1.0 / STEPS, rule.jitter, v.copy()

@@ -137,8 +137,7 @@ def test_true_beliefs_stay_true_whatever_is_sent(steps, jitter) -> None:
 
 def test_delays_are_told_apart_in_steps() -> None:
     program = smt_sender("cc_probe_qdel").program  # qdel_L > Rm
-    assert delay_thresholds(program, 1) == {3}
-    assert delay_thresholds(program, 4, 4) == {9}
+    assert delay_thresholds(program, 1) == {3} and delay_thresholds(program, 4, 4) == {9}
     assert delay_thresholds(smt_sender("cc_qdel").program, 1, 2) == {2}
 
 

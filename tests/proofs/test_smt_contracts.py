@@ -63,8 +63,7 @@ def rates(v: View, least: str, most: str) -> object:
 def test_a_counterexample_holds_the_choices_and_replays_exactly_and_in_the_engine(tmp_path: Path):
     asked = query(contract(), little_inflight)
     outcome = decide_claim("inflight", [asked], Verifier(60.0), tmp_path)
-    assert outcome.verdict == "refuted"
-    assert outcome.details["replay"]["engine"] == "reproduced"
+    assert outcome.verdict == "refuted" and outcome.details["replay"]["engine"] == "reproduced"
     result = Verifier(60.0).decide(asked)
     view = result.view
     assert view is not None and any(rate != view.rate[1] for rate in view.rate[1:])

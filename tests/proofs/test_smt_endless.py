@@ -127,8 +127,7 @@ def test_a_cold_start_reaches_its_goal_in_the_stated_time() -> None:
 
 def test_the_board_knows_the_same_promises_and_excuses() -> None:
     """The board reads records without the extra verify, so it has these by itself."""
-    assert records.EXCUSED == EXCUSED
-    assert records.ENDLESS == endless.VERSION
+    assert records.EXCUSED == EXCUSED and records.ENDLESS == endless.VERSION
     assert set(CLAIMS) == records.EXCUSED | records.OF_RUNS and records.STEP_FAILS == STEP_FAILS
 
 
@@ -156,16 +155,14 @@ def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
         return verdict, None
 
     bracket = bisect(answer, "largest", Fraction(1, 16), Fraction(1), Fraction(1, 16))
-    assert bracket.proved == Fraction(3, 8)
-    assert bracket.undecided == [Fraction(1, 2)]
+    assert bracket.proved == Fraction(3, 8) and bracket.undecided == [Fraction(1, 2)]
     assert bracket.refuted == Fraction(7, 16)
 
 
 def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, refused, answer) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
     shown = answer(["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"])
-    assert shown["T"] == endless.SAMPLES
-    assert shown["ramp"]["goal"] == 0.375
+    assert shown["T"] == endless.SAMPLES and shown["ramp"]["goal"] == 0.375
     assert shown["ramp"]["rtts_to_reach"]["100"] == endless.rtts_to_reach(Fraction(3, 8), "factor", 9, 100)
     refused(
         ["verify", "property", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"],
@@ -226,11 +223,9 @@ def test_counterexample_is_legal_and_the_engine_reproduces_it() -> None:
     for buffer in ("infinite", "small", "arbitrary"):
         setting = named_setting("sound", Setting(samples=7, buffer=buffer))
         result = [Verifier(60).decide(q) for q in build_claim("invariant", setting, sender, Thresholds())][-1]
-        assert (result.verdict, result.reason) == ("unknown", STEP_FAILS)
-        assert result.view is not None
+        assert (result.verdict, result.reason) == ("unknown", STEP_FAILS) and result.view is not None
         trace = as_trace(result.view, sender.name)
-        assert check_trace(trace) == []
-        assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+        assert check_trace(trace) == [] and engine_replay(trace)[1] <= REPLAY_TOLERANCE
 
 
 def test_time_limit_is_unknown_and_never_a_yes() -> None:
@@ -245,16 +240,13 @@ def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     folder = str(tmp_path / "out")
     proved = answer(["verify", "property", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "--out", folder])
-    assert proved["verdict"] == "verified"
-    assert proved["sanity"]["satisfiable"] is True
-    assert proved["recheck"]["confirmed"] is True
-    assert proved["trace"] is None
+    assert proved["verdict"] == "verified" and proved["sanity"]["satisfiable"] is True
+    assert proved["recheck"]["confirmed"] is True and proved["trace"] is None
     assert main(["verify", "property", "cc_probe_drain", "--T", "7", "--json", "--out", folder]) == 3
     failed = json.loads(capsys.readouterr().out)
     assert (failed["verdict"], failed["reason"]) == ("unknown", STEP_FAILS)
     assert failed["shows"]["utilisation"] > 0.5 and "fails" in failed and "violates" not in failed
-    assert failed["replay"]["engine"] == "reproduced"
-    assert main(["trace", "check", failed["trace"]]) == 0
+    assert failed["replay"]["engine"] == "reproduced" and main(["trace", "check", failed["trace"]]) == 0
     assert main(["trace", "replay", failed["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["reproduced"] is True
 

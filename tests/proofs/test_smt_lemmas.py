@@ -34,8 +34,7 @@ def test_bisected_bound_is_proved_and_the_next_one_refuted() -> None:
     found = outcome.details["bisection"]
     assert outcome.bound == found["proved"] == 2.0
     assert 0 < found["proved"] - found["refuted"] <= 0.0101
-    assert found["proved_by"]["verdict"] == "verified"
-    assert found["refuted_by"]["verdict"] == "refuted"
+    assert found["proved_by"]["verdict"] == "verified" and found["refuted_by"]["verdict"] == "refuted"
     assert found["refuted_by"]["trace"] is not None
 
 
@@ -113,9 +112,7 @@ def test_lemmas_that_rest_on_something_else_are_refused(line: str, said: str, tm
 
 def test_time_limit_of_a_lemma_is_unknown_and_no_bound() -> None:
     outcome = run_lemma(LemmaRun("cc_qdel", "history", 12, bisect=True, time_limit_s=0.01), "F.7 utilisation")
-    assert outcome.verdict == "unknown"
-    assert outcome.bound is None
-    assert outcome.details["bisection"]["proved"] is None
+    assert outcome.verdict == "unknown" and outcome.bound is None and outcome.details["bisection"]["proved"] is None
 
 
 def test_an_interrupted_bisection_resumes_from_the_store() -> None:
@@ -134,12 +131,9 @@ def test_bisection_by_hand() -> None:
         return ("verified" if x <= Fraction(1, 3) else "refuted"), str(x)
 
     bracket = bisect(decide, "largest", Fraction(0), Fraction(1), Fraction(1, 100))
-    assert bracket.proved == Fraction(33, 100)
-    assert bracket.refuted == Fraction(34, 100)
+    assert bracket.proved == Fraction(33, 100) and bracket.refuted == Fraction(34, 100)
     unknown = bisect(lambda x: ("unknown", ""), "smallest", Fraction(0), Fraction(1), Fraction(1, 10))
-    assert unknown.proved is None
-    assert unknown.refuted is None
-    assert unknown.undecided
+    assert unknown.proved is None and unknown.refuted is None and unknown.undecided
     with pytest.raises(InputError):
         bisect(decide, "largest", Fraction(1), Fraction(1), Fraction(1, 10))
 
@@ -159,10 +153,8 @@ def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeyp
         row["seconds"] = 0
         if row["verdict"] == "verified":
             assert row.pop("recheck")["status"] == "unsat"
-    assert tables[0] == tables[1]
-    assert {row["buffer"] for row in tables[0]} == set(buffers)
-    assert json.loads(json.dumps(tables[0])) == tables[0]
-    assert any(row["verdict"] == "verified" for row in tables[0])
+    assert tables[0] == tables[1] and {row["buffer"] for row in tables[0]} == set(buffers)
+    assert json.loads(json.dumps(tables[0])) == tables[0] and any(row["verdict"] == "verified" for row in tables[0])
     assert all(row["trace"] for row in tables[0] if row["verdict"] == "refuted")
 
 
@@ -225,8 +217,7 @@ def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
     texts = []
     for samples in (5, 4, 5):
         texts.append(to_smtlib(encode(Setting(samples=samples, buffer="large"), smt_sender("cc_probe_drain")).formulas()))
-    assert texts[0] == texts[2]
-    assert texts[0] != texts[1]
+    assert texts[0] == texts[2] and texts[0] != texts[1]
 
 
 def test_a_hostile_premise_of_more_cases_than_letters_is_refused(tmp_path) -> None:

@@ -205,8 +205,7 @@ def test_pasts_replay_exactly_are_legal_and_run_in_the_engine(model: str, start:
         assert solver.check() == z3.sat
         view = replay(setting, _values(encoding, solver.model()), frozenset(), 1, AnySender().decider())
         trace = as_trace(view, "any")
-        assert trace.header.history == ("empty" if start == "empty" else "free")
-        assert check_trace(trace) == []
+        assert trace.header.history == ("empty" if start == "empty" else "free") and check_trace(trace) == []
         assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
         row = trace.start_row
         assert [bool(np.diff(trace.L[:, 0])[k - 1] > 0) for k in (row, row - 1)] == [lost, seen]

@@ -115,9 +115,7 @@ def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_ev
     outcome = decide_claim("fairness", [query], Verifier(60), tmp_path)
     assert (outcome.verdict, outcome.details["replay"]["engine"]) == ("refuted", "reproduced")
     trace = Trace.load(Path(outcome.trace))
-    assert trace.n_flows == query.flows
-    assert check_trace(trace) == []
-    assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+    assert trace.n_flows == query.flows and check_trace(trace) == [] and engine_replay(trace)[1] <= REPLAY_TOLERANCE
     with pytest.raises(InputError, match=f"{query.flows} flows"):
         as_adversary(trace)
 
@@ -146,8 +144,7 @@ def test_which_senders_are_f_efficient_under_jitter(sender: str, model: str, ver
     """[Starvation] s.6.1: BBR and Copa are not, for no f; with a higher pacing rate nothing is found against BBR, nor proved."""
     queries = build_claim("f-efficient", Setting(model, "infinite", 10), smt_sender(sender), Thresholds())
     outcome = decide_claim("f-efficient", queries, Verifier(60), tmp_path)
-    assert outcome.verdict == verdict
-    assert (outcome.details.get("lasso") == RETURNS) == (verdict == "refuted")
+    assert outcome.verdict == verdict and (outcome.details.get("lasso") == RETURNS) == (verdict == "refuted")
     if verdict == "refuted":
         assert check_trace(Trace.load(Path(outcome.trace))) == []
         assert outcome.details["replay"]["engine"] == "reproduced"
@@ -217,8 +214,7 @@ def test_fairness_on_the_command_line(tmp_path, capsys, refused) -> None:
     assert json.loads(capsys.readouterr().out)["bound"] == 32
     assert main([*arguments, "--at-most", "16"]) == 1
     refuted = json.loads(capsys.readouterr().out)
-    assert refuted["bound"] is None
-    assert refuted["replay"]["engine"] == "reproduced"
+    assert refuted["bound"] is None and refuted["replay"]["engine"] == "reproduced"
     assert main(["trace", "replay", refuted["trace"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reproduced"] is True
     for wrong in (["--at-most", "1/2"], [], ["--at-most", "2", "--model", "ideal"]):

@@ -27,16 +27,14 @@ SAT = "(set-logic QF_LRA)\n(declare-fun x () Real)\n(assert (< x 0.0))\n(check-s
 
 @pytest.mark.parametrize("solver", ["z3", "yices", "cvc5"])
 def test_solvers_agree_on_the_obvious(solver: str) -> None:
-    assert solve(UNSAT, solver, 10).status == "unsat"
-    assert solve(SAT, solver, 10).status == "sat"
+    assert solve(UNSAT, solver, 10).status == "unsat" and solve(SAT, solver, 10).status == "sat"
 
 
 @pytest.mark.parametrize("solver", ["yices", "cvc5"])
 def test_second_solvers_confirm_a_proof(solver: str) -> None:
     query = build_claim("invariant", Setting(samples=9), smt_sender("cc_qdel"), Thresholds())[0]
     result = Verifier(60, recheck=solver).decide(query)
-    assert result.verdict == "verified"
-    assert result.recheck["status"] == "unsat"
+    assert result.verdict == "verified" and result.recheck["status"] == "unsat"
 
 
 @pytest.mark.parametrize("status", ["unknown", "sat"])
@@ -46,8 +44,7 @@ def test_what_the_second_solver_does_not_confirm_is_unknown(status: str, tmp_pat
     second = SECOND | {"status": status}
     monkeypatch.setattr(verifier, "decide", lambda query: Result(query.name, "verified", 0.1, recheck=second))
     outcome = decide_claim("invariant", queries, verifier, tmp_path)
-    assert outcome.verdict == "unknown"
-    assert outcome.details["recheck"]["confirmed"] is False
+    assert outcome.verdict == "unknown" and outcome.details["recheck"]["confirmed"] is False
     assert outcome.details["reason"] == "proved, but yices 2.6 did not confirm it"
 
 
@@ -72,8 +69,7 @@ def test_cubes_and_workers_do_not_change_a_verdict(name: str, verdict: str, tmp_
 def test_a_killed_or_babbling_solver_is_unknown(script: str, monkeypatch) -> None:
     monkeypatch.setattr(solvers, "_yices_command", lambda limit: [sys.executable, "-c", script])
     answer = solve(UNSAT, "yices", 5)
-    assert answer.status == "unknown"
-    assert answer.reason
+    assert answer.status == "unknown" and answer.reason
 
 
 def test_a_broken_query_is_unknown() -> None:
@@ -111,8 +107,7 @@ def test_store_keeps_answers_but_no_unknowns_and_survives_damage(tmp_path) -> No
     store = Store(tmp_path)
     answer = Answer("sat", 1.5, "z3-solver 1", "", {"x": Fraction(1, 3), "b": True})
     store.save("text", answer, {"name": "q"})
-    assert store.load("text", "z3-solver 1") == answer
-    assert store.load("text", "z3-solver 2") is None
+    assert store.load("text", "z3-solver 1") == answer and store.load("text", "z3-solver 2") is None
     assert store.load("other", "z3-solver 1") is None
     store.save("slow", Answer("unknown", 1.0, "z3-solver 1", "time limit"), {})
     assert store.load("slow", "z3-solver 1") is None

@@ -99,8 +99,7 @@ def test_a_page_takes_its_round_trips_and_its_bytes() -> None:
     # the transfer of the other
     assert begin_s == 0.0
     assert took_s == pytest.approx(0.2 + 0.05 + 0.003 + 3 * (0.05 + 0.03), abs=0.08)
-    assert pipe.offered == pipe.delivered
-    assert sum(pipe.offered) == 3000 + 6 * 30_000
+    assert pipe.offered == pipe.delivered and sum(pipe.offered) == 3000 + 6 * 30_000
 
 
 def test_visits_repeat_and_an_unfinished_one_counts_where_none_ended() -> None:
@@ -119,8 +118,7 @@ def test_a_slow_visit_is_followed_at_once() -> None:
     play, pipe = PagePlay(page(every_s=1.0), [0.02], [0.01], 0.0, SEGMENT), Pipe(5e4)
     pipe.run(play, 12)
     begins, times = zip(*play.loads_s, strict=True)
-    assert len(begins) >= 2
-    assert begins[1] == pytest.approx(begins[0] + times[0], abs=2 * STEP_S)
+    assert len(begins) >= 2 and begins[1] == pytest.approx(begins[0] + times[0], abs=2 * STEP_S)
 
 
 @settings(max_examples=20, deadline=None)
@@ -139,8 +137,7 @@ def test_a_call_over_a_constant_delay() -> None:
     sent = 1e5 * time_s
     delivered = np.interp(time_s - 0.1, time_s, sent, left=0.0)
     values, series = call_outcome(Call(kind="call", flow="c"), time_s, sent, delivered, 0.0, 20.0)
-    assert values["call_delay_p95_s"] == pytest.approx(0.1, abs=0.011)
-    assert values["call_on_time"] == 1.0
+    assert values["call_delay_p95_s"] == pytest.approx(0.1, abs=0.011) and values["call_on_time"] == 1.0
     assert values["call_bitrate_mbps"] == pytest.approx(0.8 * 19.9 / 20)
     assert len(series["call_delay_s"]) == pytest.approx(19 * 30, abs=1)
     late = np.where(time_s < 10, delivered, np.maximum(np.interp(9.99, time_s, delivered), np.interp(time_s - 0.3, time_s, sent)))

@@ -26,8 +26,7 @@ def leaf(lo, hi, **more):
 
 def test_a_contract_survives_writing_and_printing():
     program = contract()
-    assert parse_program(to_json(program)) == program
-    assert json.loads(to_json(program))["version"] == 2
+    assert parse_program(to_json(program)) == program and json.loads(to_json(program))["version"] == 2
     assert "rate in [6/5 C_L, 8/5 C_L + MSS/Rm]" in pseudo_code(program)
     assert "rate = C_L" in pseudo_code(program)
     assert largest_rate(program) == (Fraction(8, 5), 1)
@@ -72,8 +71,7 @@ def test_an_empty_interval_is_found_with_a_belief():
     }
     program = parse_program(document(rule=rule))
     found = empty_interval(program)
-    assert found is not None
-    assert found.lo > found.hi
+    assert found is not None and found.lo > found.hi
     assert found.belief["C_U"] <= 2 * found.belief["C_L"]  # the leaf is reached
     assert max(found.belief["C_L"], found.belief["MSS/Rm"]) == found.lo
     with pytest.raises(ProgramError, match=r"above its upper end .* at C_L = "):

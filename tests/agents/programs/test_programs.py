@@ -246,8 +246,7 @@ def test_load_reports_the_file(tmp_path):
 def test_decimals_are_exact():
     program = parse_program(_with_rule({"rate": {"C_L": "1.25", "MSS/Rm": "-0.1"}}))
     assert program.rule.rate.coefficient("C_L") == Fraction(5, 4)
-    assert program.rule.rate.coefficient("MSS/Rm") == Fraction(-1, 10)
-    assert program.rule.rate.coefficient("C_U") == 0
+    assert program.rule.rate.coefficient("MSS/Rm") == Fraction(-1, 10) and program.rule.rate.coefficient("C_U") == 0
 
 
 def test_pseudo_code_moves_negative_terms_to_the_other_side():
@@ -274,16 +273,11 @@ def test_pseudo_code_moves_negative_terms_to_the_other_side():
 @pytest.mark.parametrize(
     ("terms", "text"),
     [
-        ({"qdel_L": 1}, "qdel_L > 0"),
-        ({"C_L": 2, "C_U": -1}, "C_U < 2 C_L"),
-        ({"C_L": "3/2", "C_U": -1}, "C_U < 3/2 C_L"),
-        ({"qdel_L": 1, "Rm": -1}, "qdel_L > Rm"),
-        ({"C_L": 3, "C_U": -2}, "3 C_L > 2 C_U"),
-        ({"C_L": 1, "C_U": 1}, "C_L + C_U > 0"),
-        ({"C_L": -1}, "C_L < 0"),
-        ({"C_L": -2, "C_U": -3}, "2 C_L + 3 C_U < 0"),
+        ({"qdel_L": 1}, "qdel_L > 0"), ({"C_L": 2, "C_U": -1}, "C_U < 2 C_L"), ({"C_L": "3/2", "C_U": -1}, "C_U < 3/2 C_L"),
+        ({"qdel_L": 1, "Rm": -1}, "qdel_L > Rm"), ({"C_L": 3, "C_U": -2}, "3 C_L > 2 C_U"),
+        ({"C_L": 1, "C_U": 1}, "C_L + C_U > 0"), ({"C_L": -1}, "C_L < 0"), ({"C_L": -2, "C_U": -3}, "2 C_L + 3 C_U < 0"),
     ],
-)
+)  # fmt: skip
 def test_condition_text(terms, text):
     rule = {"if": terms, "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}}
     assert f"if {text}:" in pseudo_code(parse_program(CC_QDEL | {"rule": rule}))

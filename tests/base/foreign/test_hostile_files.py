@@ -43,54 +43,26 @@ def test_there_are_more_than_100_hostile_fixtures() -> None:
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_a_hostile_file_ends_in_one_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hostile_file_ends_in_one_line(name, tmp_path, monkeypatch, capsys):
     fixture = HOSTILE[name]
     monkeypatch.chdir(tmp_path)
     assert main(fixture.arguments(tmp_path)) == 2
     printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("ccenv: error: ") and printed.err.count("\n") == 1
+    assert printed.out == "" and printed.err.startswith("ccenv: error: ") and printed.err.count("\n") == 1
     assert len(printed.err) < MAX_MESSAGE_CHARS + 50
     assert fixture.said in printed.err
 
 
 NAMES: dict[str, Any] = {
-    "absolute": "/etc/passwd",
-    "parent": "..",
-    "parent_first": "../x",
-    "parent_inside": "a/../../x",
-    "parent_of_windows": "..\\x",
-    "drive_of_windows": "C:\\x",
-    "share_of_windows": "\\\\host\\x",
-    "stream_of_windows": "x:y",
-    "this_folder": ".",
-    "this_folder_first": "./x",
-    "home": "~/x",
-    "hidden": ".bashrc",
-    "ends_in_a_dot": "x.",
-    "nothing": "",
-    "empty_part": "a//b",
-    "ends_in_a_slash": "a/",
-    "nul": "a\x00b",
-    "line_end": "a\nb",
-    "space": "a b",
-    "letters_of_another_script": "\u0430",
-    "turned_around": "a\u202eb",
-    "half_a_surrogate": "\ud800",
-    "percent_encoded": "%2e%2e",
-    "part_too_long": "x" * 129,
-    "too_long": "/".join(["x" * 100] * 6),
-    "too_many_parts": "/".join("abcdefghi"),
-    "device": "CON",
-    "device_with_an_ending": "nul.txt",
-    "device_inside": "a/com1.json",
-    "number": 3,
-    "list": ["a"],
-    "none": None,
-    "bytes": b"a",
-}
+    "absolute": "/etc/passwd", "parent": "..", "parent_first": "../x", "parent_inside": "a/../../x",
+    "parent_of_windows": "..\\x", "drive_of_windows": "C:\\x", "share_of_windows": "\\\\host\\x", "stream_of_windows": "x:y",
+    "this_folder": ".", "this_folder_first": "./x", "home": "~/x", "hidden": ".bashrc", "ends_in_a_dot": "x.", "nothing": "",
+    "empty_part": "a//b", "ends_in_a_slash": "a/", "nul": "a\x00b", "line_end": "a\nb", "space": "a b",
+    "letters_of_another_script": "\u0430", "turned_around": "a\u202eb", "half_a_surrogate": "\ud800",
+    "percent_encoded": "%2e%2e", "part_too_long": "x" * 129, "too_long": "/".join(["x" * 100] * 6),
+    "too_many_parts": "/".join("abcdefghi"), "device": "CON", "device_with_an_ending": "nul.txt",
+    "device_inside": "a/com1.json", "number": 3, "list": ["a"], "none": None, "bytes": b"a",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(NAMES))
@@ -108,8 +80,7 @@ def test_a_plain_name_lies_inside_whether_there_is_such_a_file_or_not(name: str,
     assert place == tmp_path / name
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"abc")
-    assert resolve_inside(tmp_path, name) == place
-    assert read_inside(tmp_path, name, 3) == b"abc"
+    assert resolve_inside(tmp_path, name) == place and read_inside(tmp_path, name, 3) == b"abc"
     with pytest.raises(InputError, match="longer than 2 bytes"):
         read_inside(tmp_path, name, 2)
 
@@ -340,6 +311,5 @@ SHARES = shares(20_000)
 @pytest.mark.parametrize("name", list(SHARES))
 def test_fuzz_of_a_reader_ends_in_a_value_or_one_line(name: str) -> None:
     tally = fuzz(TARGETS[name], range(SHARES[name]))
-    assert tally.inputs == SHARES[name]
-    assert tally.refused > 0
+    assert tally.inputs == SHARES[name] and tally.refused > 0
     assert not tally.faults, "\n".join(tally.faults[:5])

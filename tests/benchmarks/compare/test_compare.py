@@ -26,8 +26,7 @@ def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
     summary = result.summary()
     rates = [flow["throughput_mbps"] for flow in summary["flows"]]
     assert row.throughput_mbps == pytest.approx(sum(rates[:2]))
-    assert row.utilisation == summary["links"][0]["utilisation"]
-    assert row.share == pytest.approx(sum(rates[:2]) / 2 / 4)
+    assert row.utilisation == summary["links"][0]["utilisation"] and row.share == pytest.approx(sum(rates[:2]) / 2 / 4)
     assert row.jain == pytest.approx(sum(rates[:2]) ** 2 / (2 * sum(rate**2 for rate in rates[:2])))
     again = simulate(comparison.setting.scenario("reno")).summary()
     assert again["flows"] == summary["flows"]
@@ -56,14 +55,12 @@ def test_several_seeds_make_means_with_intervals() -> None:
     assert "[" in row.text("throughput_mbps")
     assert not alone[0].intervals
     first = several.results[0]
-    assert first is not None
-    assert first.scenario.seed == 3
+    assert first is not None and first.scenario.seed == 3
 
 
 def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison) -> None:
     assert "bad.py:4: ZeroDivisionError" in comparison.rows[1].error
-    assert comparison.rows[1].utilisation is None
-    assert [row.error for row in comparison.rows[::2]] == ["", ""]
+    assert comparison.rows[1].utilisation is None and [row.error for row in comparison.rows[::2]] == ["", ""]
 
 
 def test_table_frame_and_page(comparison: Comparison) -> None:
@@ -86,8 +83,7 @@ def test_equal_runs_make_equal_pictures(comparison: Comparison, suffix: str, tmp
     for file in files:
         comparison.plot(file)
     first, second = (file.read_bytes() for file in files)
-    assert first == second
-    assert len(first) > 5_000
+    assert first == second and len(first) > 5_000
 
 
 def test_a_run_shorter_than_its_log_has_no_queue() -> None:
@@ -102,8 +98,7 @@ def test_processes_give_the_same(comparison: Comparison) -> None:
 
 def test_the_worst_case_is_legal_and_below_the_nominal_one() -> None:
     row = compare(["copa"], adversary="legal", attack_flow_steps=2_000_000, **SMALL).rows[0]  # type: ignore[arg-type]
-    assert row.worst_utilisation is not None
-    assert row.utilisation is not None
+    assert row.worst_utilisation is not None and row.utilisation is not None
     assert row.worst_utilisation < 0.3 < row.utilisation
 
 
@@ -114,8 +109,7 @@ def test_units() -> None:
     assert quantity("budget", "20Msteps", STEPS) == quantity("budget", "20000000", STEPS) == 20_000_000
     buffers = buffer_units(1000, 1500)
     assert quantity("buffer", "1.5bdp", buffers) == quantity("buffer", 1.5, buffers) == 1500
-    assert quantity("buffer", "100packets", buffers) == 150_000
-    assert quantity("buffer", "250kB", buffers) == 250_000
+    assert quantity("buffer", "100packets", buffers) == 150_000 and quantity("buffer", "250kB", buffers) == 250_000
     assert quantity("buffer", "inf", buffers) == float("inf")
 
 
@@ -148,9 +142,7 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
         (["cubic", "--against", "copaa"], "Did you mean 'copa'"),
     ],
 )
-def test_bad_input_is_one_line(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("")
     monkeypatch.chdir(tmp_path)
     assert main(["compare", *arguments, "--duration", "1s"]) == 2

@@ -145,8 +145,7 @@ def test_a_file_that_fails_says_so(here: Path, capsys: pytest.CaptureFixture[str
     assert main(["report", "bad.py", "--criteria", criteria, "--json", "--jobs", "1"]) == 1
     told = capsys.readouterr()
     found = json.loads(told.out)
-    assert found["failed"] in told.err
-    assert {c["verdict"] for c in found["criteria"]} == {NOT_MEASURED}
+    assert found["failed"] in told.err and {c["verdict"] for c in found["criteria"]} == {NOT_MEASURED}
     assert "ZeroDivisionError" in found["failed"]
     assert "ZeroDivisionError" in Path(found["page"]).read_text()
 
@@ -167,8 +166,7 @@ def test_a_file_of_ones_own(here: Path, answer) -> None:
 def test_the_page_opens_offline(here: Path) -> None:
     found = report_on("vegas", criteria=write(here))
     text = Path(found["page"]).read_text()
-    assert not re.search(r"(src|href)=.?(https?:)?//", text)
-    assert text.count("data:image/png") == 3
+    assert not re.search(r"(src|href)=.?(https?:)?//", text) and text.count("data:image/png") == 3
     if BROWSER is None:
         pytest.skip("no Chromium here")
     with Chromium(here / "profile") as browser:

@@ -90,8 +90,7 @@ def test_every_byte_of_every_transfer_arrives() -> None:
 def test_slots_do_not_matter_and_seeds_do() -> None:
     given = {"flows": 300, "load": 0.4, "sizes": "hadoop"}
     ends = [run({**given, "slots": slots}).transfers[0] for slots in (64, 64, 400)]
-    assert ends[0].tobytes() == ends[1].tobytes()
-    assert np.allclose(ends[0], ends[2], rtol=0.2, equal_nan=True)
+    assert ends[0].tobytes() == ends[1].tobytes() and np.allclose(ends[0], ends[2], rtol=0.2, equal_nan=True)
 
 
 def test_who_finds_no_slot_is_not_done() -> None:
@@ -167,11 +166,9 @@ def scenario(**changes: object) -> dict[str, object]:
 
 def test_all_three_in_one_home() -> None:
     run, again = simulate(scenario()), simulate(scenario())
-    assert run.flow_log.tobytes() == again.flow_log.tobytes()
-    assert run.applications == again.applications
+    assert run.flow_log.tobytes() == again.flow_log.tobytes() and run.applications == again.applications
     page, video, call = run.applications
-    assert page.flows == (1, 2, 3, 4, 5, 6)
-    assert page.values["page_loads"] >= 1
+    assert page.flows == (1, 2, 3, 4, 5, 6) and page.values["page_loads"] >= 1
     assert page.values["page_load_s"] > 2.652e6 / 2.5e6  # the bytes of a page at the rate of the link
     assert video.values["video_bitrate_mbps"] > 0.235
     assert 0.5 < call.values["call_on_time"] <= 1.0
@@ -191,8 +188,7 @@ def test_a_lone_video_gets_what_the_arithmetic_says() -> None:
     run = simulate({"duration_s": 30, "links": [APPLICATION_LINK], "flows": [flow], "applications": [video]})
     values = run.applications[0].values
     assert values["video_startup_s"] == pytest.approx(0.03 + 1e6 / 2.5e6 + 0.01, abs=0.03)
-    assert values["video_stall_s"] == values["video_startup_s"]
-    assert values["video_qoe"] == 4.0
+    assert values["video_stall_s"] == values["video_startup_s"] and values["video_qoe"] == 4.0
 
 
 def test_kernel_equals_reference_with_offers_from_outside() -> None:
@@ -216,8 +212,7 @@ def test_kernel_equals_reference_with_offers_from_outside() -> None:
             reference.flows[flow].offered += -(-more // MSS)
     for field in ("sent_bytes", "goodput_bytes", "resent_bytes", "rtt_sum_s", "inflight_bytes"):
         assert engine.flow(field).tolist() == [getattr(flow, field) for flow in reference.flows], field
-    assert (engine.flow("goodput_bytes") > 100 * MSS).all()
-    assert np.isinf(engine.flow("finished_s")).all()
+    assert (engine.flow("goodput_bytes") > 100 * MSS).all() and np.isinf(engine.flow("finished_s")).all()
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,11 @@ def test_a_lost_packet_is_found_by_three_later_ones_and_sent_again() -> None:
     work = {"kind": "finite", "size_bytes": 10 * MSS}
     engine = run([{"rate_Bps": 1.5e6, "buffer_bytes": 6 * MSS}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 3)
     assert engine.flow("dropped_bytes")[0] == engine.flow("found_lost_bytes")[0] == engine.flow("resent_bytes")[0] == 3 * MSS
-    assert engine.flow("timeouts")[0] == 1
-    assert engine.flow("goodput_bytes")[0] == 10 * MSS
+    assert engine.flow("timeouts")[0] == 1 and engine.flow("goodput_bytes")[0] == 10 * MSS
     # With more to send the window goes on, and three later packets tell: no time-out.
     work = {"kind": "finite", "size_bytes": 40 * MSS}
     engine = run([{"rate_Bps": 1.5e6, "buffer_bytes": 6 * MSS}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 3)
-    assert engine.flow("found_lost_bytes")[0] >= 3 * MSS
-    assert engine.flow("timeouts")[0] == 0
+    assert engine.flow("found_lost_bytes")[0] >= 3 * MSS and engine.flow("timeouts")[0] == 0
     assert engine.flow("goodput_bytes")[0] == 40 * MSS
 
 
@@ -93,8 +91,7 @@ def test_codel_keeps_the_queue_near_its_target() -> None:
     plain = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000}], flows, 20)
     codel = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000, "discipline": "codel"}], flows, 20)
     waited_s = [float(e.link("queue_byte_s")[0]) / 20 / 1.5e6 for e in (plain, codel)]
-    assert waited_s[0] > 0.1
-    assert waited_s[1] < 0.02
+    assert waited_s[0] > 0.1 and waited_s[1] < 0.02
     assert codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
 
 
@@ -137,8 +134,7 @@ def test_bytes_are_conserved(flows, packets, discipline) -> None:
     )
     assert (good <= sent - engine.flow("dropped_bytes") - engine.flow("random_lost_bytes")).all()
     assert engine.link("served_bytes")[0] <= 1.5e6 * 2 + MSS
-    assert (engine.link_log["queue_bytes"] <= packets * MSS).all()
-    assert (engine.flow("inflight_bytes") >= 0).all()
+    assert (engine.link_log["queue_bytes"] <= packets * MSS).all() and (engine.flow("inflight_bytes") >= 0).all()
     assert (engine.flow("min_rtt_s") >= np.array([f["rtt_s"] for f in flows]) + MSS / 1.5e6 - 1e-12).all()
 
 
@@ -154,8 +150,7 @@ def test_a_jitter_box_keeps_order_and_bound(kind, gaps, bound_s, interval_s) -> 
     flow["jitter_kind"], flow["jitter_s"], flow["jitter_interval_s"] = JITTERS[kind], bound_s, interval_s
     arrivals = np.cumsum(gaps)
     released = np.array([release_time_s(flow[0], a, 3.0) for a in arrivals])
-    assert (np.diff(released) >= 0).all()
-    assert (released >= arrivals).all()
+    assert (np.diff(released) >= 0).all() and (released >= arrivals).all()
     assert (released <= arrivals + (bound_s if kind != "none" else 0.0) + 1e-12).all()
 
 

@@ -111,8 +111,7 @@ def test_packets_may_be_larger_or_smaller_than_an_opportunity(tmp_path: Path, mo
         flow = {"sender": "reno", "rtt_ms": 20, "workload": {"kind": "finite", "size_bytes": 3 * mss}}
         data = {"duration_s": 1, "mss_bytes": mss, "links": [{"trace": "m.txt", "buffer_bytes": 90_000}], "flows": [flow]}
         log = ccenv.simulate(data, packet_log=True).packet_log
-        assert log is not None
-        assert log["time_s"][log["event"] == 3].tolist() == pytest.approx(seconds)
+        assert log is not None and log["time_s"][log["event"] == 3].tolist() == pytest.approx(seconds)
 
 
 def test_a_trace_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +207,7 @@ def test_environments_draw_generators() -> None:
         assert set(own["generator_b"].tolist()) == {0.0, 10.0}
         assert len(set(own["trace_bytes"].tolist())) == 6 and (own["served_bytes"] > 0).all()
         assert (own["peak_Bps"] == 4 * own["rate_Bps"]).all()
-    assert found[0] == found[1]
-    assert np.isfinite(np.array(found)).all()
+    assert found[0] == found[1] and np.isfinite(np.array(found)).all()
     alone = task_of(1, DRAWN)
     alone.core.reset(seed=3)
     play(alone, 60)

@@ -65,8 +65,7 @@ def test_one_flow_over_one_plain_link(sender, rate_Bps, buffer, loss_rate, burst
     link = {"rate_Bps": rate_Bps, "buffer_bytes": buffer, "rate_steps": [{"time_s": t, "rate_Bps": r} for t, r in steps]}
     flow = {"sender": sender, "loss_rate": loss_rate, "loss_bursts": bursts, "receiver": receiver, "workload": work, **times}
     fast, slow = (engine(link, flow, packet_log) for packet_log in (0, 500_000))
-    assert runs_alone(fast._batch.arrays)
-    assert not runs_alone(slow._batch.arrays)
+    assert runs_alone(fast._batch.arrays) and not runs_alone(slow._batch.arrays)
     assert_same(records(fast._batch.arrays), records(slow._batch.arrays))
 
 
@@ -138,9 +137,7 @@ def test_a_local_copy_knows_fields_and_is_written_back() -> None:
         return before
 
     pairs = np.array([(1, 0.5, 3), (2, 0.25, 4)], PAIR)
-    assert work(pairs) == 1
-    assert tuple(pairs[0]) == (31, 0.5, 3)
-    assert tuple(pairs[1]) == (2, 0.25, 4)
+    assert work(pairs) == 1 and tuple(pairs[0]) == (31, 0.5, 3) and tuple(pairs[1]) == (2, 0.25, 4)
     assert work(np.array([(1, 0.25, 3)], PAIR)) == work(np.array([(1, 0.5, 2)], PAIR)) == -1
 
 

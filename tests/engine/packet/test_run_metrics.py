@@ -136,8 +136,7 @@ def test_values_of_applications(name: str) -> None:
     assert math.isnan(measure_run(result.measured(), name, WINDOW))
     apps = tuple(AppRun("any", f"f{i}", (i,), {name: value}) for i, value in enumerate((2.0, 5.0)))
     run = replace(result, applications=apps).measured()
-    assert measure_run(run, name, WINDOW) == 3.5
-    assert measure_run(run, name, WINDOW, "f1") == 5.0
+    assert measure_run(run, name, WINDOW) == 3.5 and measure_run(run, name, WINDOW, "f1") == 5.0
 
 
 def test_fair_and_even_power_are_products() -> None:
@@ -150,8 +149,7 @@ def test_fair_and_even_power_are_products() -> None:
 def test_who_starves_another_has_no_even_power() -> None:
     idle: dict[str, list[float]] = {}
     measured = by_hand([FIRST, idle], [0] * 5).measured()
-    assert measure_run(measured, "even_power", WINDOW) == 0
-    assert measure_run(measured, "fair_power", WINDOW) > 0.2
+    assert measure_run(measured, "even_power", WINDOW) == 0 and measure_run(measured, "fair_power", WINDOW) > 0.2
 
 
 def test_spans_add_up() -> None:

@@ -146,8 +146,7 @@ def test_no_source_leaves_its_comment(source: str) -> None:
     program = replace(shipped_program("cc_qdel"), source=source)
     plain = export_bpf(replace(program, source=""))
     text = export_bpf(program)
-    assert text.isascii()
-    assert text.split("\n */\n", 1)[1] == plain.split("\n */\n", 1)[1]
+    assert text.isascii() and text.split("\n */\n", 1)[1] == plain.split("\n */\n", 1)[1]
     assert text.split("\n */\n", 1)[0].count("*/") == 0
     assert len(host_states(program, random_acks(1, 50))) == 50
 
@@ -189,17 +188,13 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
         ),
     ],
 )
-def test_refusals_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, arguments: list[str], message: str
-) -> None:
+def test_refusals_are_one_line(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wide.json").write_text(to_json(Program("wide", Leaf(WIDE))), encoding="utf-8")
     code = cli.main(["export", *arguments, "-o", "out.c"])
     captured = capsys.readouterr()
     assert code == 2
-    assert captured.out == ""
-    assert captured.err.startswith(f"ccenv: error: {message}")
-    assert captured.err.count("\n") == 1
+    assert captured.out == "" and captured.err.startswith(f"ccenv: error: {message}") and captured.err.count("\n") == 1
     assert not (tmp_path / "out.c").exists()
 
 
@@ -223,8 +218,7 @@ def test_coefficients_that_just_fit_are_exact() -> None:
 def test_the_history_holds_what_is_read_back(jitter_s: float, probe_rtts: int) -> None:
     """An ACK's 64 steps, D, the longest window, and what is in flight; BPF storage of a socket has less than 64 KB."""
     c = export_constants(replace(shipped_program("cc_qdel"), probe_window_rtts=probe_rtts), jitter_s=jitter_s)
-    assert c.ring & (c.ring - 1) == 0
-    assert c.ring >= 2 * 64 + 16 + (128 if jitter_s else 1) + max(82, c.probe_steps)
+    assert c.ring & (c.ring - 1) == 0 and c.ring >= 2 * 64 + 16 + (128 if jitter_s else 1) + max(82, c.probe_steps)
     assert 16 * c.ring + 600 < 65_000
 
 
@@ -282,8 +276,7 @@ def test_the_package_ziglang_stands_in_for_clang(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     found = compiling.find_compiler()
-    assert found is not None
-    assert (found.name, found.version) == ("ziglang", 19)
+    assert found is not None and (found.name, found.version) == ("ziglang", 19)
     words = compiling.compile_bpf("abcdef", record=True).decode()
     assert re.fullmatch(r"cc -target bpfe[lb]-freestanding-none -O2 -g .* -DRECORD -x c -c - -o \S+ abc", words)
     assert not Path(words.split()[-2]).parent.exists()
@@ -349,8 +342,7 @@ def test_c_equals_twin_on_recorded_acks(name: str) -> None:
     for buffer_bdp, jitter_s in ((0.4, 0.0), (3.0, 0.04)):
         acks = recorded_acks(scenario(name, 3e6, buffer_bdp, **batches(jitter_s)))
         states = assert_equal(PROGRAMS[name], acks, jitter_s=jitter_s)
-        assert len(states) > 200
-        assert len(np.unique(states["rate"])) > 3
+        assert len(states) > 200 and len(np.unique(states["rate"])) > 3
 
 
 @settings(max_examples=12)
@@ -369,8 +361,7 @@ def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str)
     for seed in range(history, history + 4):
         states = assert_equal(contract, random_acks(seed), chooser=chooser, jitter_s=0.013)
         decided = states[states["asked"] > 0]
-        assert (decided["lo"] <= decided["rate"]).all()
-        assert (decided["rate"] <= decided["hi"]).all()
+        assert (decided["lo"] <= decided["rate"]).all() and (decided["rate"] <= decided["hi"]).all()
         assert chooser == "user" or len(np.unique(states["position"])) == 1
 
 
@@ -389,8 +380,7 @@ def test_a_policy_that_is_compiled_in_equals_its_twin(history: int, seed: int, r
 
 def test_the_shipped_policy_decides_as_in_floating_point() -> None:
     sender = make_sender("learned_contract_u80")
-    assert isinstance(sender, ContractSender)
-    assert sender.policy is not None
+    assert isinstance(sender, ContractSender) and sender.policy is not None
     acks = recorded_acks(scenario("cc_probe_drain", 3e6, 2.0))
     states = assert_equal(CONTRACT, acks, chooser=sender.policy)
     assert len(np.unique(states["position"])) > 10
@@ -471,9 +461,7 @@ SENDERS = ("cc_probe_drain", "cc_qdel", "cc_probe_fast", "cc_probe_slow", "cc_pr
     jitter=st.sampled_from([("none", 0.0), ("batch", 0.5), ("batch", 1.0), ("constant", 1.0), ("adversary", 1.0)]),
     known=st.booleans(),
 )
-def test_bounds_hold(
-    sender: str, bdp_packets: float, rtt_s: float, buffer_bdp: float, jitter: tuple[str, float], known: bool
-) -> None:
+def test_bounds_hold(sender, bdp_packets, rtt_s, buffer_bdp, jitter, known):
     """C_L <= C <= C_U at every ACK, whoever sends, with jitter up to one packet per window; Rm known or measured."""
     kind, share = jitter
     rate_Bps, jitter_s = bdp_packets * MSS_BYTES / rtt_s, share * rtt_s
@@ -501,23 +489,17 @@ def test_upper_bounds_are_found(sender: str, buffer_bdp: float, jitter_s: float)
 @pytest.mark.parametrize(
     ("sender", "rate_Bps", "buffer_bdp", "jitter_s"),
     [
-        ("cc_probe_drain", 3e6, 0.4, 0.0),
-        ("cc_probe_drain", 3e6, 2.0, 0.04),
-        ("cc_probe_fast", 6e6, 0.2, 0.0),
-        ("cc_qdel", 3e6, 4.0, 0.02),
-        ("cc_probe_slow", 1.5e6, 3.0, 0.04),
-        ("learned_nominal_u70", 3e6, 1.0, 0.0),
-        ("learned_robust_d4", 3e6, 3.0, 0.01),
-        ("cc_probe_qdel", 12e6, 1.0, 0.005),
+        ("cc_probe_drain", 3e6, 0.4, 0.0), ("cc_probe_drain", 3e6, 2.0, 0.04), ("cc_probe_fast", 6e6, 0.2, 0.0),
+        ("cc_qdel", 3e6, 4.0, 0.02), ("cc_probe_slow", 1.5e6, 3.0, 0.04), ("learned_nominal_u70", 3e6, 1.0, 0.0),
+        ("learned_robust_d4", 3e6, 3.0, 0.01), ("cc_probe_qdel", 12e6, 1.0, 0.005),
     ],
-)
+)  # fmt: skip
 def test_bounds_are_those_of_the_reference(sender: str, rate_Bps: float, buffer_bdp: float, jitter_s: float) -> None:
     acks = recorded_acks(scenario(sender, rate_Bps, buffer_bdp, **batches(jitter_s)))
     twin = TwinBesideReference(PROGRAMS[sender], jitter_s=jitter_s)
     twin.run(acks)
     ours, theirs = (np.array([pair[side] for pair in twin.pairs]) for side in (0, 1))
-    assert len(ours) > 300
-    assert len(np.unique(ours[:, 1:], axis=0)) > 10
+    assert len(ours) > 300 and len(np.unique(ours[:, 1:], axis=0)) > 10
     np.testing.assert_allclose(ours[:, :2], theirs[:, :2], rtol=0, atol=3e-7)
     assert (ours[:, 2] <= theirs[:, 2] + 3e-7).all()
     window_steps = twin.constants.probe_steps + twin.jitter

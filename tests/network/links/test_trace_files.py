@@ -35,8 +35,7 @@ def test_mahimahi_lines_are_opportunities_of_1500_bytes(tmp_path: Path) -> None:
     assert trace.kind == "opportunities" and trace.length_s == 0.005
     assert carried(trace, 0.0, 0.0009, 0.001, 0.0049) == [1500, 1500, 4500, 4500]
     # The last opportunity is that of the end, at which the next length begins with its own at 0 ms.
-    assert carried(trace, 0.005, 0.006) == [7500, 10500]
-    assert trace.mean_Bps == 6000 / 0.005
+    assert carried(trace, 0.005, 0.006) == [7500, 10500] and trace.mean_Bps == 6000 / 0.005
 
 
 def test_rates_hold_until_the_next_row(tmp_path: Path) -> None:

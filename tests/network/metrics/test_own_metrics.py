@@ -62,8 +62,7 @@ def test_a_failing_metric_is_left_out_with_a_warning(tmp_path: Path) -> None:
     file = write(tmp_path, GOT.replace('window.total("goodput_bytes") /', "1 / 0 *"))
     with pytest.warns(CcenvWarning, match=r"got\.py:6: ZeroDivisionError"):
         found = compare(["cubic", "copa"], rate="12mbps", duration="1s", metrics=[file])
-    assert [row.metrics["got"] for row in found.rows] == [None, None]
-    assert [row.error for row in found.rows] == ["", ""]
+    assert [row.metrics["got"] for row in found.rows] == [None, None] and [row.error for row in found.rows] == ["", ""]
     assert found.rows[0].utilisation is not None
 
 
@@ -114,8 +113,7 @@ def test_what_is_no_finite_number_is_named_and_the_others_are_measured(value: st
     text = f"DIRECTION = 'higher'\n\n\ndef of_run(window):\n    return {value}\n"
     with pytest.warns(CcenvWarning, match=r"'odd' is left out: odd\.py:4: of_run returned .*; a finite number is needed"):
         found = compare(["reno"], rate="12mbps", rtt="20ms", duration="1s", metrics=[write(tmp_path, text, "odd.py"), "power"])
-    assert found.rows[0].metrics["odd"] is None
-    assert found.rows[0].metrics["power"] is not None
+    assert found.rows[0].metrics["odd"] is None and found.rows[0].metrics["power"] is not None
 
 
 def test_workers_name_it_too(tmp_path: Path) -> None:

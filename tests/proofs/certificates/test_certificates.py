@@ -210,8 +210,7 @@ def test_reasoning_by_elimination(facts, goal, expected) -> None:
 
 def test_reasoning_by_cases() -> None:
     either = ("any", (cmp("C_L >= 1/2"), ("all", (cmp("C_L < 1/4"), cmp("queue <= 1")))))
-    assert follows([either, cmp("C_L >= 1/4")], cmp("C_L >= 1/2"))
-    assert not follows([either], cmp("C_L >= 1/2"))
+    assert follows([either, cmp("C_L >= 1/4")], cmp("C_L >= 1/2")) and not follows([either], cmp("C_L >= 1/2"))
     assert follows([("not", ("any", (cmp("C_L < 1"), cmp("queue > 2"))))], ("all", (cmp("C_L >= 1"), cmp("queue <= 2"))))
 
 
@@ -226,13 +225,11 @@ def test_forms_of_equal_texts_are_equal_and_evaluate() -> None:
     head = "(declare-fun x () Real)\n(declare-fun y () Real)\n(declare-fun p () Bool)\n"
     (one,) = reader.assertions(head + "(assert (let ((a!1 (+ x 1.0))) (or (not p) (<= (* (/ 1.0 2.0) a!1) y))))", "one")
     (two,) = reader.assertions(head + "(assert (=> p (>= (- (* 2.0 y) x) 1.0)))", "two")
-    assert one is two
-    assert holds(one, {"x": Fraction(1), "y": Fraction(1), "p": True}, {})
+    assert one is two and holds(one, {"x": Fraction(1), "y": Fraction(1), "p": True}, {})
     assert not holds(one, {"x": Fraction(2), "y": Fraction(1), "p": True}, {})
     (chosen,) = reader.assertions(head + "(assert (= y (ite p x 3.0)))", "three")
     (other,) = reader.assertions(head + "(assert (= (ite (not p) 3.0 x) y))", "four")
-    assert chosen is other
-    assert holds(chosen, {"x": Fraction(1), "y": Fraction(3), "p": False}, {})
+    assert chosen is other and holds(chosen, {"x": Fraction(1), "y": Fraction(3), "p": False}, {})
 
 
 def contradictory(data: dict[str, Any]) -> None:
@@ -269,8 +266,7 @@ def test_the_prover_proves_nothing_about_nothing(change) -> None:
     data["theorem"]["past"] = "sound"
     change(data)
     proof = Prover(20.0).prove(prove_theorem(Theorem.model_validate(data["theorem"]), load_theorem(str(SMALL)).program, "small"))
-    assert proof.verdict != "verified"
-    assert any(step.verdict == "refuted" for step in proof.possible)
+    assert proof.verdict != "verified" and any(step.verdict == "refuted" for step in proof.possible)
 
 
 def test_the_prover_composes_what_every_trace_assumes() -> None:
@@ -374,5 +370,4 @@ def test_elimination_with_many_ranges_stays_quick() -> None:
 
     facts = [at_most(x, 30), ("not", at_most(x, 0))]
     facts += [("any", (("not", ("all", (("not", at_most(x, k)), at_most(x, k + 1)))), at_most(y, k))) for k in range(30)]
-    assert follows(facts, at_most(y, 29))
-    assert not follows(facts, at_most(y, 28))
+    assert follows(facts, at_most(y, 29)) and not follows(facts, at_most(y, 28))

@@ -136,14 +136,9 @@ def formulas() -> Iterator[Forgery]:
     """Every formula dropped, made impossible, and made none."""
     none: tuple[Any, ...] = ("C_X <= 1", "C_L <= 1 <= 2", "C_L", "C_L * C_L <= 1", "peak_loss >= 1")
     none += (
-        "peak_loss + peak_queue <= 1",
-        "2 2 C_L <= 1",
-        "C_L <= ",
-        "1 ** C_L <= 1",
-        "true_beliefs and",
-        "C_L <= 1" + " " * 400,
+        "peak_loss + peak_queue <= 1", "2 2 C_L <= 1", "C_L <= ", "1 ** C_L <= 1", "true_beliefs and", "C_L <= 1" + " " * 400,
         "(C_L) <= 1",
-    )
+    )  # fmt: skip
     none += (7, None, {"none": []}, {"any": "C_L"})
     impossible: tuple[Any, ...] = ("C_L > 1", "queue <= -1/2", "queue > inflight", "inflight < 0", "MSS >= 1/5", "buffer < 0")
     impossible += ("C_U < C_L", {"any": []})

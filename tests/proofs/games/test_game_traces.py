@@ -30,8 +30,7 @@ def test_lines_of_play_are_legal_traces_that_the_engine_reproduces(game: Game) -
     for name in ("optimal", "C_L+1", "bounds:cc_qdel"):
         rows = line(sender_on(name, solved), solved)
         trace = trace_of(solved.boards, rows, name)
-        assert check_trace(trace) == []
-        assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+        assert check_trace(trace) == [] and engine_replay(trace)[1] <= REPLAY_TOLERANCE
         carried = trace.header.path.link_rate_Bps * trace.header.dt_s * len(rows)
         if name == "optimal":
             assert (carried - trace.S[-1, 0]) / trace.header.path.mss_bytes == pytest.approx(solved.value)
@@ -85,5 +84,4 @@ def smt_value_is_at_least(game: Game, steps: int, value: int) -> bool:
 def test_the_value_of_a_small_game_is_that_of_the_smt_encoding(small: Game, steps: int) -> None:
     """Where the models coincide: a buffer, which the encoding wants above 0, and no tokens in stock."""
     value = regret(explore(small), steps)
-    assert smt_value_is_at_least(small, steps, value)
-    assert not smt_value_is_at_least(small, steps, value + 1)
+    assert smt_value_is_at_least(small, steps, value) and not smt_value_is_at_least(small, steps, value + 1)

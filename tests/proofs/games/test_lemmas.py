@@ -17,9 +17,7 @@ def test_lemma_2_1_is_a_game_without_value(fastest: int) -> None:
     boards = explore(Game(model="cbr", rates=tuple(range(1, fastest + 1)), buffers=(0,), loss=0))
     kept = share_kept(boards)
     assert unshrunk(boards)
-    assert kept.starves
-    assert kept.share == Fraction(1, fastest)
-    assert kept.below is not None
+    assert kept.starves and kept.share == Fraction(1, fastest) and kept.below is not None
     assert is_certificate(boards, kept.below, kept.network_credit, of_network=True)  # type: ignore[arg-type]
     assert not unshrunk(explore(Game(model="cbr", rates=tuple(range(1, fastest + 1)), buffers=(0,), loss=1)))
 
@@ -62,13 +60,11 @@ def test_both_ends_of_the_delays_stay_possible_whatever_a_busy_sender_does() -> 
 def test_delays_that_the_network_keeps_equal_minimax_over_histories(busy: bool) -> None:
     small = window((1,), 3).changed(most_inflight=4)
     kept, by_histories = delay_kept(explore(small))[busy], [slow_games.delay_kept(small, steps, busy) for steps in range(5)]
-    assert by_histories == sorted(by_histories, reverse=True)
-    assert by_histories[-1] == kept
+    assert by_histories == sorted(by_histories, reverse=True) and by_histories[-1] == kept
 
 
 def test_what_is_kept_for_ever_is_its_own_certificate() -> None:
     boards = explore(load_game("cbr_small"))
     kept = kept_for_ever(boards, boards.fastest)
     answered = np.maximum.reduceat(kept[boards.target], boards.first_edge[:-1])
-    assert (kept <= boards.fastest).all()
-    assert (kept <= np.minimum.reduceat(answered, boards.first_action[:-1])).all()
+    assert (kept <= boards.fastest).all() and (kept <= np.minimum.reduceat(answered, boards.first_action[:-1])).all()

@@ -84,8 +84,7 @@ def test_theorem_3_bounds_the_steps_with_buffers(buffers: tuple[int | str, ...])
     game = Game(model="ccac", rates=(1, 2, 3, 4, 5), buffers=buffers, loss=1)
     for rate, steps in convergence(game).items():
         largest = max(size for slower, size in game.paths if slower == rate - 1)
-        assert steps is not None
-        assert steps <= rate * (rate + 1) // 2 - 1 + min(rate, largest)
+        assert steps is not None and steps <= rate * (rate + 1) // 2 - 1 + min(rate, largest)
         if (1, 0) in game.paths:
             assert steps == rate * (rate + 1) // 2 - 1 + min(rate, largest)
 

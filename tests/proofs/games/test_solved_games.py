@@ -131,16 +131,14 @@ def test_ideal_link_converges_as_theorem_6_1_says(loss: int | str) -> None:
 @pytest.mark.parametrize("loss", [1, 2, 3])
 def test_ccac_without_a_buffer_drains_no_faster_than_theorem_2_says(loss: int) -> None:
     for rate, steps in convergence(game(model="ccac", rates=tuple(range(1, 11)), loss=loss, most_inflight=None)).items():
-        assert steps is not None
-        assert steps * loss * (loss + 1) / 2 >= sum(j + 1 for j in range(1, rate))
+        assert steps is not None and steps * loss * (loss + 1) / 2 >= sum(j + 1 for j in range(1, rate))
 
 
 def test_starved_senders_have_certificates_of_both_sides() -> None:
     """Without loss and buffer the sender keeps one packet a step of four; each certificate is checked edge by edge."""
     boards = explore(game(loss=0))
     kept = share_kept(boards)
-    assert kept.starves
-    assert (kept.share, kept.below) == (Fraction(1, 4), Fraction(31, 120))
+    assert kept.starves and (kept.share, kept.below) == (Fraction(1, 4), Fraction(31, 120))
     assert is_certificate(boards, kept.share, kept.sender_credit, of_network=False)
     assert is_certificate(boards, kept.below, kept.network_credit, of_network=True)
     assert not is_certificate(boards, kept.below, kept.sender_credit, of_network=False)
@@ -151,8 +149,7 @@ def test_starved_senders_have_certificates_of_both_sides() -> None:
 def test_senders_that_do_not_starve_have_a_credit() -> None:
     boards = explore(load_game("cbr_small"))
     kept = share_kept(boards)
-    assert not kept.starves
-    assert kept.share == 1
+    assert not kept.starves and kept.share == 1
     assert is_certificate(boards, kept.share, kept.sender_credit, of_network=False)
 
 
