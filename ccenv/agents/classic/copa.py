@@ -16,12 +16,12 @@ import numpy as np
 from ccenv.agents.classic.common import Cca, Parameter, initial_window, smoothed_rtt, switch, windowed_min
 from ccenv.base.kernels.decorator import kernel
 
-MIN_RTT_WINDOW_S = 10.0  # NSDI 2018 s.2.1
-STANDING_SHARE = 0.5  # RTTstanding is the minimum over srtt/2: NSDI 2018 s.2.1
-SAME_DIRECTION_ROUNDS = 3.0  # before the velocity doubles: NSDI 2018 s.2.1
-PACING_GAIN = 2.0  # of cwnd/RTTstanding: NSDI 2018 s.2.1
-EMPTY_SHARE = 0.1  # "nearly empty": d_q below this share of RTTmax - RTTmin: NSDI 2018 s.2.2
-EMPTY_ROUNDS = 5.0  # without a nearly empty queue: competitive mode: NSDI 2018 s.2.2
+MIN_RTT_WINDOW_S = 10.0  # [Copa] s.2.1
+STANDING_SHARE = 0.5  # RTTstanding is the minimum over srtt/2: [Copa] s.2.1
+SAME_DIRECTION_ROUNDS = 3.0  # before the velocity doubles: [Copa] s.2.1
+PACING_GAIN = 2.0  # of cwnd/RTTstanding: [Copa] s.2.1
+EMPTY_SHARE = 0.1  # "nearly empty": d_q below this share of RTTmax - RTTmin: [Copa] s.2.2
+EMPTY_ROUNDS = 5.0  # without a nearly empty queue: competitive mode: [Copa] s.2.2
 MIN_CWND_MSS = 2.0
 
 sender = Cca(
@@ -29,7 +29,7 @@ sender = Cca(
     __name__,
     parameters=(
         initial_window(),
-        Parameter("default_delta", 0.5, above=0, high=10),  # 1/delta segments in the queue: NSDI 2018 s.2.1
+        Parameter("default_delta", 0.5, above=0, high=10),  # 1/delta segments in the queue: [Copa] s.2.1
         switch("mode_switching", 1),  # compete with buffer-fillers (NSDI 2018 s.2.2); 0: always the default mode
     ),
     fields=(
@@ -122,7 +122,7 @@ def _end_round(state: Any) -> None:
     state.rounds += 1.0
     state.max_3_s, state.max_2_s, state.max_1_s, state.max_0_s = state.max_2_s, state.max_1_s, state.max_0_s, 0.0
     if state.mode_switching > 0.0 and state.rounds - state.empty_round > EMPTY_ROUNDS:
-        if state.round_had_loss == 0.0:  # 1/delta grows by 1 per RTT: NSDI 2018 s.2.2
+        if state.round_had_loss == 0.0:  # 1/delta grows by 1 per RTT: [Copa] s.2.2
             state.delta = 1.0 / (1.0 / state.delta + 1.0)
     else:
         state.delta = state.default_delta
