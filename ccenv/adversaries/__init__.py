@@ -35,13 +35,12 @@ for _name, _summary in (
 def make_adversary(spec: str) -> Adversary:
     """Build an adversary.
 
+    Raises UnknownNameError if neither an adversary nor a file has this name; InputError if a parameter is unknown or out of
+    range, or a file is damaged.
+
     Args:
         spec: a registered name with optional parameters, e.g. ``"square:period_rtts=4,duty=0.25"``, or the files of a learned
             adversary (``.safetensors``, or the folder of the pair).
-
-    Raises:
-        UnknownNameError: if neither an adversary nor a file has this name.
-        InputError: if a parameter is unknown or out of range, or a file is damaged.
     """
     if spec.partition(":")[0] not in ADVERSARIES:
         from ccenv.adversaries.learned import is_adversary, load_adversary

@@ -35,9 +35,8 @@ SILENCE_AT = 30  # round, of one second
 def smoke_test(sender: ClassicSender, path: FilePath) -> None:
     """Smoke-test the uncompiled functions of a sender in file ``path``: round trips with ACKs, losses, a time-out and a silence.
 
-    Raises:
-        InputError: with file and line, if a function has the wrong arguments, raises, overruns its limit, or sets a window or
-            rate that is not above 0.
+    Raises InputError with file and line, if a function has the wrong arguments, raises, overruns its limit, or sets a window or
+    rate that is not above 0.
     """
     names = sender.state.names if isinstance(sender.state, np.dtype) else None
     if names is None or names[: len(STATE_HEADER)] != STATE_HEADER or len(names) > STATE_SLOTS:
@@ -235,11 +234,10 @@ def _require_methods(sender_class: type[PythonSender], source: str) -> None:
 def list_agents(tag: str = "") -> list[str]:
     """Return the names of all senders of ccenv and of installed plugins, or only those with a tag.
 
+    Raises InputError for an unknown tag.
+
     Args:
         tag: ``classic``, ``synthesized``, ``learned``, ``distilled``, ``proxy``, ``plugin``, ...; empty: all.
-
-    Raises:
-        InputError: for an unknown tag.
     """
     plugins = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
     tags = {tag for entry in AGENTS for tag in entry.tags} | {"plugin"}

@@ -129,15 +129,12 @@ class ContractSender:
     """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
 
     u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that every chooser
-    stays within what was proved of the contract.
+    stays within what was proved of the contract. Raises ProgramError for a program without intervals; InputError for an unknown
+    chooser, or a policy that is missing or not needed.
 
     Attributes:
         chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
         policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
-
-    Raises:
-        ProgramError: for a program without intervals.
-        InputError: for an unknown chooser, or a policy that is missing or not needed.
     """
 
     name: str
@@ -174,14 +171,13 @@ class ExternalSender:
 class HeldSender:
     """A sender behind a proxy that delays its ACKs ([Delta] s.5.3): the RTT is longer, the one-way delay of data unchanged.
 
+    Raises InputError for an inner sender that is itself behind a proxy or is driven from outside.
+
     Attributes:
         inner: the sender that reacts to the delayed ACKs.
         mode: ``"lambda"``: the smallest RTT becomes target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for target_s.
         target_s: lambda, or the delay that is added.
         window_s: W of Algorithm 1, for lambda.
-
-    Raises:
-        InputError: for an inner sender that is itself behind a proxy or is driven from outside.
     """
 
     name: str

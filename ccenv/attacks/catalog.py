@@ -99,15 +99,13 @@ class Search(Protocol):
 def make_search(spec: str, *, code: bool = True) -> Search:
     """Build a search, or wrap an adversary that is played as it is.
 
+    Raises UnknownNameError if nothing has this name; InputError if a parameter is unknown or out of range.
+
     Args:
         spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
             files of a learned one, a solver's trace (``.npz``), or code of a user: a plugin, or a Python file with an adversary
             (``ccenv.adversaries.load``) or a function ``search`` that returns a Search.
         code: the spec may name code of a user, because the user gave it and not a suite or a record of others.
-
-    Raises:
-        UnknownNameError: if nothing has this name.
-        InputError: if a parameter is unknown or out of range.
     """
     name = spec.partition(":")[0]
     if name in SEARCHES:

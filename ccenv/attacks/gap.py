@@ -155,7 +155,8 @@ def adversary_gap(
     """Compare found and proved utilisation of several senders.
 
     Belief programs have an envelope entry on the strongest model that their beliefs allow, and the steady state of their lemma
-    set if there is one. Other senders have no encoding: the worst window of T = 10 samples, without a bound.
+    set if there is one. Other senders have no encoding: the worst window of T = 10 samples, without a bound. Raises
+    UnknownNameError for an unknown buffer or sender; InputError for a T, time limit or budget out of range.
 
     Args:
         senders: specs for ``ccenv.agents.make_sender``.
@@ -167,10 +168,6 @@ def adversary_gap(
         time_limit_s: per solver call; of the cold-start queries at most COLD_LIMIT_S.
         cold_ends_rtts: ends of the solver's windows from a cold start, in round trips; none: no bound of such runs either.
         report: receives the number of finished and of all senders, in hundredths.
-
-    Raises:
-        UnknownNameError: for an unknown buffer or sender.
-        InputError: for a T, time limit or budget out of range.
     """
     from ccenv.agents import make_sender
     from ccenv.proofs.formulas.setting import Setting

@@ -292,6 +292,9 @@ def attack(
 ) -> AttackResult[Scene]:
     """Look for the network that hurts a sender most.
 
+    Raises UnknownNameError for an unknown sender, path, model, goal or adversary; InputError for a number out of range, a model
+    without choices, or a budget below what the adversaries need in all.
+
     Args:
         sender: a sender, a class of PythonSender, or what ``ccenv.agents.load.load_sender`` takes: a name, a program's or
             Python file, a run's folder.
@@ -318,10 +321,6 @@ def attack(
 
     Returns:
         AttackResult: with the trace of each finding.
-
-    Raises:
-        UnknownNameError: for an unknown sender, path, model, goal or adversary.
-        InputError: for a number out of range, a model without choices, or a budget below what the adversaries need in all.
     """
     target = as_sender(sender)
     scene = Scene(

@@ -142,9 +142,8 @@ class AttackFolder(ResultFolder):
     def __enter__(self) -> AttackFolder:
         """Make, lock and read the folder.
 
-        Raises:
-            InputError: if it holds another attack, or a damaged one.
-            CcenvError: if it cannot be written, or another process uses it.
+        Raises InputError if it holds another attack, or a damaged one; CcenvError if it cannot be written, or another process
+        uses it.
         """
         super().__enter__()
         try:

@@ -122,14 +122,13 @@ def data_folder(name: str) -> FilePath:
 def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     """Return the file for a shipped name or a path given by the user.
 
+    Raises UnknownNameError if neither a file nor a shipped name exists.
+
     Args:
         package: folder that holds the shipped files, e.g. ``"ccenv.configs.train"``.
         name: ``"quick_sender"``, ``"quick_sender.yaml"`` or a path such as ``"configs/train/quick_sender.yaml"``.
         suffix: with the dot, e.g. ``".yaml"``.
         what: noun for messages: "suite", "config".
-
-    Raises:
-        UnknownNameError: if neither a file nor a shipped name exists.
     """
     path = FilePath(name)
     if path.suffix == suffix and is_file(path):

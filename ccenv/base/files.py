@@ -41,14 +41,13 @@ _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.[0-9a-f]{8}\.tmp", 
 def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK) -> Iterator[None]:
     """Hold a folder against other processes; the system frees it when the process ends, also when it is killed.
 
+    Raises CcenvError if another process holds it (its number is named), or the folder cannot be written.
+
     Args:
         folder: made if it does not exist.
         what: the holder, for the message of the other process, e.g. ``"training run"``.
         wait: wait until it is free instead of raising.
         name: of the file, where one folder is held for several kinds of work.
-
-    Raises:
-        CcenvError: if another process holds it (its number is named), or the folder cannot be written.
     """
     make_folder(folder)
     file = folder / name
@@ -191,10 +190,8 @@ def canonical_json(value: Any) -> str:
 def plain(value: Any) -> Any:
     """Return a value in strict JSON types, of which readers accept infinities as text where infinity is allowed.
 
-    Arrays become lists; models, dataclasses and mappings dictionaries; NaN None; infinities "inf" or "-inf".
-
-    Raises:
-        TypeError: for anything else.
+    Arrays become lists; models, dataclasses and mappings dictionaries; NaN None; infinities "inf" or "-inf". Raises TypeError for
+    anything else.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value

@@ -93,9 +93,7 @@ def parse_parameters(text: str) -> dict[str, int | float | str]:
     """Parse ``"k=2,alpha=0.5"`` into a dictionary.
 
     A value that is itself a spec with parameters takes the rest of the text: ``"target_s=0.1,inner=copa:default_delta=0.1"``.
-
-    Raises:
-        InputError: on a malformed item, a parameter given twice, or a text or number that is too long.
+    Raises InputError on a malformed item, a parameter given twice, or a text or number that is too long.
     """
     if len(text) > MAX_SPEC_CHARS:
         raise InputError(f"parameters {shown(text, 40)}: {len(text)} characters; at most {MAX_SPEC_CHARS} are allowed")
@@ -153,9 +151,7 @@ def number(
 def build(registry: Registry, spec: str, **more: Any) -> Any:
     """Build what ``"name"`` or ``"name:key=value,key=value"`` names, with ``more`` parameters.
 
-    Raises:
-        UnknownNameError: if the name is unknown.
-        InputError: if a parameter is unknown, malformed or out of range.
+    Raises UnknownNameError if the name is unknown; InputError if a parameter is unknown, malformed or out of range.
     """
     name, _, parameters = spec.partition(":")
     factory = registry.load(name)

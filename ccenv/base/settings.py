@@ -25,15 +25,14 @@ _SUMMARY = re.compile(r"(?:Args|Attributes):\n((?: {4}.*\n|\n)+)")
 def read_pairs(texts: Sequence[str], *, last_wins: bool = False) -> dict[str, Any]:
     """Read settings as typed after ``-s``.
 
+    Raises InputError for another form, a key that is typed twice without ``last_wins``, or a file that is no table.
+
     Args:
         texts: ``KEY=VALUE`` with dots between the keys of groups, or names of YAML files; what is typed goes before a file's.
         last_wins: a key that is typed twice has its last value, as keys of configs do.
 
     Returns:
         dict: dotted key -> text after ``=``, or the value of the file.
-
-    Raises:
-        InputError: for another form, a key that is typed twice without ``last_wins``, or a file that is no table.
     """
     typed: dict[str, Any] = {}
     from_files: dict[str, Any] = {}
@@ -116,9 +115,8 @@ def _read_text(name: str, kinds: Sequence[Any], value: Any) -> Any:
 def read_settings(model: type[BaseModel], pairs: dict[str, Any], command: str) -> dict[str, Any]:
     """Return all settings of a model, those of ``pairs`` read and checked, the others as they are by default.
 
-    Raises:
-        UnknownNameError: for a key that the model has not: with near names and the list.
-        InputError: for a value that is not allowed.
+    Raises UnknownNameError for a key that the model has not: with near names and the list; InputError for a value that is not
+    allowed.
     """
     data: dict[str, Any] = {}
     for key, value in pairs.items():

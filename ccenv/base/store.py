@@ -82,9 +82,8 @@ class ResultFolder:
     def __enter__(self: FolderT) -> FolderT:
         """Make, lock, clear and read the folder.
 
-        Raises:
-            InputError: if its record is damaged, or has another key.
-            CcenvError: if it cannot be written, or another process holds it.
+        Raises InputError if its record is damaged, or has another key; CcenvError if it cannot be written, or another process
+        holds it.
         """
         with ExitStack() as opened:
             opened.enter_context(locked(self.path, self.what.partition(" ")[2]))
@@ -209,16 +208,14 @@ def find_once(
 ) -> dict[str, Any]:
     """Return the answer to a question from a file with both, or find it and write the file.
 
+    Raises InputError if the file is no JSON; CcenvError if it cannot be written.
+
     Args:
         file: JSON object of the entries of the question and the answer.
         question: all that decides the answer.
         answer: key of the answer, an object.
         find: called with the object in the file, empty if there is none.
         holds: tells whether the answer of a file to another question holds for this one.
-
-    Raises:
-        InputError: if the file is no JSON.
-        CcenvError: if it cannot be written.
     """
     stored = read_json(file) if file.is_file() else {}
     if not isinstance(stored, dict):
@@ -245,16 +242,14 @@ class Journal:
     ) -> None:
         """Read the file, which may be missing; an unfinished last line of a killed process is cut off.
 
+        Raises InputError for a damaged line, or a file that cannot be read or is too long; CcenvError if it cannot be written.
+
         Args:
             file: of the journal.
             check: tells whether a value is such a line, or raises CcenvError with what is wrong.
             what: a line is, with an article, such as ``"a benchmark cell"``.
             head: first line of the file, which says what decides the others; a file with another one begins anew.
             fresh: begin anew.
-
-        Raises:
-            InputError: for a damaged line, or a file that cannot be read or is too long.
-            CcenvError: if it cannot be written.
         """
         self.file, self._head = file, [] if head is None else [head]
         self.lines: list[Any] = []

@@ -68,13 +68,11 @@ def _guard_cluster() -> None:
 def start_ray(cores: int | None = None, address: str | None = None) -> Any:
     """Start Ray on this machine, or join a cluster; return the module.
 
+    Raises MissingExtraError if Ray is not installed; ConnectionError if no cluster answers at the address.
+
     Args:
         cores: of a cluster that is started here; a cluster that is joined has its own.
         address: of a cluster to join; None: start one here.
-
-    Raises:
-        MissingExtraError: if Ray is not installed.
-        ConnectionError: if no cluster answers at the address.
     """
     require_extra("ray", "rllib")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray's own processes read it too

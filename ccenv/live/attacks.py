@@ -38,8 +38,7 @@ def moves_against(sender: str, file: str | None = None) -> FilePath:
 def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveScenario:
     """Return the scenario of an attack with stored moves, which give path, model and grid; ``calm``: without moves and jitter.
 
-    Raises:
-        LiveError: for moves of a path that is not emulated.
+    Raises LiveError for moves of a path that is not emulated.
     """
     stored = load_moves(file)
     header = stored.header

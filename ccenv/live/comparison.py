@@ -58,9 +58,7 @@ class Simulated:
 def simulate_live(scenario: LiveScenario) -> Simulated:
     """Run a live scenario in the engine that simulates it.
 
-    Raises:
-        LiveError: for a kernel sender without a simulated counterpart.
-        InputError: for a network that no engine simulates.
+    Raises LiveError for a kernel sender without a simulated counterpart; InputError for a network that no engine simulates.
     """
     return _run_curve_engine(scenario) if scenario.model == "ccac" else _run_packet_engine(scenario)
 
@@ -136,8 +134,7 @@ def _run_curve_engine(scenario: LiveScenario) -> Simulated:
 def plot_beside(path: str | os.PathLike[str], live: LiveResult, simulated: Simulated) -> None:
     """Draw throughput of each flow and the queue over time, of a live and a simulated run.
 
-    Raises:
-        InputError: unless the file ends in ``.png`` or ``.svg``.
+    Raises InputError unless the file ends in ``.png`` or ``.svg``.
     """
     run, scenario = live.run, live.scenario
     figure, (rate, queue) = panels(2, 1, (9, 5.5), sharex=True)

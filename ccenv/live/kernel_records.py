@@ -32,8 +32,7 @@ def run_suite(
 ) -> dict[str, Any]:
     """Play the shipped attacks one after the other and return the record; ``told`` is called with each sender before its runs.
 
-    Raises:
-        UnknownNameError: for a sender that the suite does not have.
+    Raises UnknownNameError for a sender that the suite does not have.
     """
     rows = []
     for sender in senders:

@@ -57,9 +57,8 @@ class LiveSender:
 def make_senders(scenario: LiveScenario) -> list[LiveSender]:
     """Return the senders of a scenario's flows.
 
-    Raises:
-        LiveError: if the kernel does not have a congestion control, or a program cannot be loaded here.
-        ExportError: if a sender is no program, or it cannot be exported.
+    Raises LiveError if the kernel does not have a congestion control, or a program cannot be loaded here; ExportError if a sender
+    is no program, or it cannot be exported.
     """
     senders = []
     for index, flow in enumerate(scenario.flows):

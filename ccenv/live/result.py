@@ -28,8 +28,7 @@ ON_TIME = 1e-9  # share of a step: events this close after its end belong to it
 def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> Trace:
     """Return a run of ccac as a trace, from its packet log (``LOG_DTYPE``) and tokens G, (steps + 1,).
 
-    Raises:
-        PathError: if the delays are no multiples of a step.
+    Raises PathError if the delays are no multiples of a step.
     """
     link = scenario.links[0]
     path = Path(
@@ -261,8 +260,7 @@ class LiveResult:
     def beliefs(self, flow: int) -> np.ndarray:
         """Return beliefs and decisions of a flow's exported program, records of ``ccenv.live.system.loader.RECORD_DTYPE``.
 
-        Raises:
-            InputError: for other senders.
+        Raises InputError for other senders.
         """
         recording = self.recordings[flow]
         if recording is None:
@@ -272,8 +270,7 @@ class LiveResult:
     def trace(self) -> Trace:
         """Return the run as a trace of model cbr_delay or ccac, as seen by the emulated link.
 
-        Raises:
-            InputError: if no grid fits the RTTs, or the packet log was too short.
+        Raises InputError if no grid fits the RTTs, or the packet log was too short.
         """
         if self.lost_rows:
             raise InputError(f"{self.scenario.name}: the packet log was full; {self.lost_rows} rows are missing")

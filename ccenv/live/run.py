@@ -61,6 +61,9 @@ def run_live(
 ) -> LiveResult:
     """Run an experiment with real kernels' senders through an emulated network, in real time.
 
+    Raises InputError if the scenario is not valid; LiveError for a part that is not emulated, a sender that the kernel does not
+    have, or a missing requirement.
+
     Args:
         scenario: a live scenario, a mapping with its fields, a shipped name or a YAML file.
         duration_s: instead of the scenario's.
@@ -68,10 +71,6 @@ def run_live(
 
     Returns:
         LiveResult: time series, summary, and whether the run is valid, that is, packets were written when due.
-
-    Raises:
-        InputError: if the scenario is not valid.
-        LiveError: for a part that is not emulated, a sender that the kernel does not have, or a missing requirement.
     """
     scenario = as_scenario(scenario, duration_s, seed)
     require_live()

@@ -148,8 +148,7 @@ class StoredMoves:
 def load_moves(file: str | os.PathLike[str]) -> StoredMoves:
     """Read stored moves.
 
-    Raises:
-        InputError: if it is no such file, is damaged, or its moves are no numbers from 0 to 1 of one row per step.
+    Raises InputError if it is no such file, is damaged, or its moves are no numbers from 0 to 1 of one row per step.
     """
     name = shown_path(FilePath(file))
     arrays = read_arrays(read_bounded(FilePath(file), MAX_BYTES), name, {"header": "|u1", "moves": "<f8"}, MAX_BYTES)

@@ -24,9 +24,7 @@ _MAX_RATE_SHOWN = 3.0  # in units of the largest link rate: beliefs start at inf
 def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Plot a trace into a ``.png`` or ``.svg``; equal traces make equal files.
 
-    Raises:
-        InputError: for another ending.
-        CcenvError: if the file cannot be written.
+    Raises InputError for another ending; CcenvError if the file cannot be written.
     """
     save(build_figure(trace, *_PAGE_PX), path, 1.5 * DPI)
 
@@ -34,8 +32,7 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.ndarray:
     """Draw a trace into an image (height_px, width_px, 3) of uint8 RGB, for ``render_mode="rgb_array"``.
 
-    Raises:
-        InputError: for less than 480 x 400 pixels.
+    Raises InputError for less than 480 x 400 pixels.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

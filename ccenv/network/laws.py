@@ -376,15 +376,13 @@ class Violation:
 def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes: float = 0.0) -> list[Violation]:
     """Check a trace against every law of its model.
 
-    Returns the first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace.
+    Returns the first violation of each broken law, earliest first, then in the order of ``LAWS``; empty for a legal trace. Raises
+    InputError for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
 
     Args:
         trace: its curves in bytes, with the name of its model.
         tolerance: in [0, 1), beyond float64's resolution, relative to the bytes at stake; for the link rate to those of one step.
         slack_bytes: tolerated at every row: the difference between whole packets and the fluid of the laws.
-
-    Raises:
-        InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
     """
     for name, value, end in (("tolerance", tolerance, 1), ("slack_bytes", slack_bytes, math.inf)):
         if not 0 <= value < end:

@@ -184,8 +184,7 @@ class Grid:
 def make_grid(path: Path, steps_per_rtt: int) -> Grid:
     """Put a path on a grid of K steps per smallest Rm.
 
-    Raises:
-        PathError: if some Rm or D is not a whole number of steps; names the flow, the value and the nearest allowed ones.
+    Raises PathError if some Rm or D is not a whole number of steps; names the flow, the value and the nearest allowed ones.
     """
     if steps_per_rtt < 1:
         raise PathError(f"steps_per_rtt is {steps_per_rtt}; it must be at least 1")
@@ -216,8 +215,7 @@ def make_path(
 ) -> Path:
     """Build a path; Rm and D are one value or one per flow, the buffer is in units of C * smallest Rm.
 
-    Raises:
-        PathError: for impossible values.
+    Raises PathError for impossible values.
     """
     for name, value in (("link_rate_mbps", link_rate_mbps), ("buffer_bdp", buffer_bdp), ("mss_bytes", mss_bytes)):
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):

@@ -78,6 +78,8 @@ class TraceHeader(StrictModel):
 class Trace(TableResult):
     """A run of N flows over T steps. Arrays are float64 copies and read-only; ``dataclasses.replace`` makes a changed trace.
 
+    Raises TraceError for a wrong shape, a number that is not finite, or a header that does not fit the arrays.
+
     Attributes:
         header: path, model, grid, senders, adversary.
         A: (T+1, N) cumulative bytes sent.
@@ -89,9 +91,6 @@ class Trace(TableResult):
         rate_Bps: (T+1, N) sending rate in force during the step; infinite: not paced.
         cwnd_bytes: (T+1, N) window in force during the step; infinite: none.
         beliefs: name -> (T+1, N); values may be infinite, never NaN.
-
-    Raises:
-        TraceError: for a wrong shape, a number that is not finite, or a header that does not fit the arrays.
     """
 
     header: TraceHeader
@@ -238,8 +237,7 @@ def _check_values(name: str, array: np.ndarray, shape: tuple[int, ...], *, may_b
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace atomically as one .npz without pickled objects. Equal traces make equal files.
 
-    Raises:
-        CcenvError: if the file cannot be written.
+    Raises CcenvError if the file cannot be written.
     """
     header = trace.header.model_dump(mode="json", exclude={"path"}) | {"path": trace.header.path.to_dict()}
     arrays: dict[str, np.ndarray] = {"header": np.frombuffer(canonical_json(header).encode(), dtype=np.uint8)}

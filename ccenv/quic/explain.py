@@ -111,6 +111,8 @@ def explain(
 ) -> dict[str, Any]:
     """Explain a sender's log.
 
+    Raises InputError for a log that cannot be read or is too short.
+
     Args:
         file: qlog.
         rtt_s: Rm.
@@ -120,9 +122,6 @@ def explain(
 
     Returns:
         dict: the JSON object of ``ccenv quic explain``; ``legal``: a legal network of that rate and D explains the log.
-
-    Raises:
-        InputError: for a log that cannot be read or is too short.
     """
     if out is not None:
         require_picture(out)

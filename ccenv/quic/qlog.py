@@ -71,8 +71,7 @@ class SenderLog:
 def read_qlog(file: FilePath) -> SenderLog:
     """Read a sender's log.
 
-    Raises:
-        InputError: in one line, for a file that is missing, too long, cut off, of another format or draft, or without ACKs.
+    Raises InputError in one line, for a file that is missing, too long, cut off, of another format or draft, or without ACKs.
     """
     name = shown_path(file)
     content = read_bounded(file, MAX_BYTES)

@@ -101,11 +101,7 @@ class QuicResult:
         return [_extremes(*record, self.trace.header.path) for record in self.records]
 
     def save(self, file: FilePath) -> None:
-        """Write the trace (.npz) or the first sender's log (.qlog).
-
-        Raises:
-            QuicError: for another ending, or without a log.
-        """
+        """Write the trace (.npz) or the first sender's log (.qlog). Raises QuicError for another ending, or without a log."""
         if file.suffix == ".npz":
             self.trace.save(file)
         elif file.suffix == ".qlog":

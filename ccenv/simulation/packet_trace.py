@@ -55,14 +55,13 @@ def packet_trace(
 ) -> Trace:
     """Return a run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
+    Raises InputError for other networks, or if no grid fits the RTTs.
+
     Args:
         scenario: with one drop-tail link.
         log: its packet log.
         least_rate_share: smallest legal link rate, as a share of the scenario's, in a run of the strong model.
         moves: (time in s, link rate in bytes/s) in order of time, for such a run. A row of the trace has its step's mean rate.
-
-    Raises:
-        InputError: for other networks, or if no grid fits the RTTs.
     """
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")

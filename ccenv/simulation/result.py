@@ -221,10 +221,7 @@ class Result(TableResult):
         """Draw rate, window, RTT, queue, retransmissions and applications over time into a .png or .svg file.
 
         Equal runs make equal files. The panel of an application shows bitrate and buffer of a video, delays of a call's frames,
-        times of a page's visits.
-
-        Raises:
-            InputError: unless the file ends in ``.png`` or ``.svg``.
+        times of a page's visits. Raises InputError unless the file ends in ``.png`` or ``.svg``.
         """
         scenario, time_s = self.scenario, self.time_s
         rates_mbps = np.diff(self.flow_log["goodput_bytes"], axis=0) / scenario.log_s / MBPS_IN_BPS
@@ -251,8 +248,7 @@ class Result(TableResult):
     def save_packet_log(self, path: str | os.PathLike[str]) -> None:
         """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
 
-        Raises:
-            InputError: if the run kept no packet log.
+        Raises InputError if the run kept no packet log.
         """
         save_packet_log(path, self.scenario, self.names(), self._kept_log())
 
@@ -260,10 +256,8 @@ class Result(TableResult):
         """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
         Needs a packet log and one drop-tail link. Rates and windows are left open, so the laws of sending do not apply. Whole
-        packets obey the fluid laws up to ``ccenv.simulation.packet_trace.packet_slack_bytes``.
-
-        Raises:
-            InputError: without a packet log, for other networks, or if no grid fits the RTTs.
+        packets obey the fluid laws up to ``ccenv.simulation.packet_trace.packet_slack_bytes``. Raises InputError without a packet
+        log, for other networks, or if no grid fits the RTTs.
         """
         return packet_trace(self.scenario, self._kept_log())
 

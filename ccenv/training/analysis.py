@@ -107,8 +107,7 @@ class TrainingRun(TableResult):
 def open_run(folder: str | os.PathLike[str]) -> TrainingRun:
     """Open the folder of a run of ``ccenv train``, also while it is still training.
 
-    Raises:
-        InputError: if the folder is no run, or something in it is damaged.
+    Raises InputError if the folder is no run, or something in it is damaged.
 
     Example:
         ``open_run("runs/quick_sender-0").to_frame()[["reward", "gradient_norm"]].plot()``

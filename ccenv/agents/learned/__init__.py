@@ -177,9 +177,8 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
 def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
     """Read a policy written by ``save_policy``; of a family the policy of its default preference.
 
-    Raises:
-        InputError: if a file is missing, damaged or foreign, or the card names something unknown.
-        ProgramError: if the contract is damaged.
+    Raises InputError if a file is missing, damaged or foreign, or the card names something unknown; ProgramError if the contract
+    is damaged.
     """
     form = _find_form(path)
     if form is POLICIES:

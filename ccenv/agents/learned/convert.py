@@ -109,16 +109,15 @@ def from_sb3(
 ) -> PolicySender:
     """Return the sender that plays the mean action, or the likeliest of discrete ones, of a model of Stable-Baselines3.
 
+    Raises InputError for a model of another form, or whose output differs from that of its layers; MissingExtraError without
+    Stable-Baselines3.
+
     Args:
         model: a trained PPO, A2C, SAC, TD3, DDPG or DQN with ``MlpPolicy``, or RecurrentPPO with ``MlpLstmPolicy``; its action in
             [-1, 1], or one of n. Its VecNormalize is built in.
         observation: its features, if not the ten elements of ``ccenv/Sender-v0``.
         interface: or the interface that it was trained on; ``env.interface`` of the environments.
         name: of the sender.
-
-    Raises:
-        InputError: for a model of another form, or whose output differs from that of its layers.
-        MissingExtraError: without Stable-Baselines3.
     """
     require_extra("stable_baselines3", "train")
     policy = getattr(model, "policy", None)
@@ -172,6 +171,8 @@ def from_torch(
 ) -> PolicySender:
     """Return the sender that plays a torch module of Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell layers.
 
+    Raises InputError for other layers, or a module whose output differs from that of its layers; MissingExtraError without torch.
+
     Args:
         module: from observations to actions. Without memory: (n, width) to (n, outputs). With GRU or LSTM: (n, T, width), or
             (T, n, width) where they are not ``batch_first``, to as many actions, or a tuple that begins with them. With GRUCell
@@ -181,10 +182,6 @@ def from_torch(
         head: ``"mean"``: one output, clipped to [-1, 1]; ``"squashed"``: its tanh is the action; ``"categorical"``: scores of
             evenly spaced actions from -1 to 1.
         name: of the sender.
-
-    Raises:
-        InputError: for other layers, or a module whose output differs from that of its layers.
-        MissingExtraError: without torch.
     """
     require_extra("torch", "train")
     import torch
@@ -208,7 +205,8 @@ def from_onnx(
 ) -> PolicySender:
     """Return the sender that plays the network of an ONNX file.
 
-    The file is read as data by ``onnx_file``: it needs no other package, and nothing in it runs.
+    The file is read as data by ``onnx_file``: it needs no other package, and nothing in it runs. Raises InputError for a file
+    that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU, LSTM in a chain.
 
     Args:
         file: with one input, the observations (n, width), or with GRU or LSTM (T, n, width); further inputs may be initial states
@@ -218,10 +216,6 @@ def from_onnx(
         head: as of :func:`from_torch`.
         output: output of the graph that is the action; by default the first.
         name: of the sender; by default that of the file.
-
-    Raises:
-        InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU, LSTM in a
-            chain.
     """
     path = as_path("file", file)
     sees = _read_interface("from_onnx", interface, observation)

@@ -84,12 +84,11 @@ class PreferenceSender(PolicySender):
 def with_preference(sender: PolicySender, weights: Mapping[str, float]) -> PreferenceSender:
     """Return the policy of a preference.
 
+    Raises InputError for an unknown objective, one that is missing, or weights that are no preference.
+
     Args:
         sender: a policy of a family; or the whole network, whose last inputs are the weights in the order of ``weights``.
         weights: of all objectives, >= 0; they must add up to 1.
-
-    Raises:
-        InputError: for an unknown objective, one that is missing, or weights that are no preference.
     """
     names = sender.objectives if isinstance(sender, PreferenceSender) else tuple(weights)
     for name in weights:

@@ -58,10 +58,8 @@ class Stages:
 def build_stages(what: str, n_inputs: int, steps: Sequence[Step]) -> Stages:
     """Merge neighbouring linear steps into stages; after a final activation comes an identity layer.
 
-    A final tanh after steps with ReLU squashes the output.
-
-    Raises:
-        InputError: for steps that do not fit together, or with two kinds of activations.
+    A final tanh after steps with ReLU squashes the output. Raises InputError for steps that do not fit together, or with two
+    kinds of activations.
     """
     _check_widths(what, n_inputs, steps)
     squashed = steps[-1:] == ["tanh"] and "relu" in steps[:-1]

@@ -187,6 +187,8 @@ class Decision(NamedTuple):
 def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
     """Decide the next rate; the plain reference of the kernel, exact when all inputs are Fractions or integers.
 
+    Raises ProgramError if an input that is needed is missing, or the program is a contract.
+
     Args:
         program: the program.
         inputs: value per name in INPUTS, at least those in ``program.inputs()``; numbers (Fraction, int or float, infinite
@@ -195,9 +197,6 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
     Returns:
         Decision: the rate lies in [MSS/Rm, MAX_RATE_Bps]. Infinite inputs: an expression that sums +inf and -inf counts as
         -inf (the condition is false, the rate is line 7's minimum); a rate of +inf becomes MAX_RATE_Bps.
-
-    Raises:
-        ProgramError: if an input that is needed is missing, or the program is a contract.
     """
     if program.is_contract:
         raise ProgramError(f"{program.name!r} is a contract: it allows intervals of rates and decides none")
@@ -208,6 +207,8 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
 def interval(program: Program, inputs: Mapping[str, Any]) -> Interval:
     """Return the rates that a program allows; the plain reference of the kernel, exact for Fractions and integers.
 
+    Raises ProgramError if an input that is needed is missing.
+
     Args:
         program: a program without intervals allows exactly its rate.
         inputs: as for :func:`decide`.
@@ -215,9 +216,6 @@ def interval(program: Program, inputs: Mapping[str, Any]) -> Interval:
     Returns:
         Interval: both ends lie in [MSS/Rm, MAX_RATE_Bps], each computed as ``decide`` computes a rate; an upper end below the
             lower one counts as the lower one.
-
-    Raises:
-        ProgramError: if an input that is needed is missing.
     """
     rule = program.rule
     while isinstance(rule, Branch):

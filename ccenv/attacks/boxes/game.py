@@ -50,6 +50,9 @@ def pattern_rows(scenario: Scenario) -> np.ndarray:
 class BoxGame:
     """Runs of one scenario, each against its own player of the delay elements.
 
+    Raises UnknownNameError for an unknown goal; InputError without a delay element to attack with, if a goal needs more flows, or
+    a sender cannot run in batches.
+
     Args:
         scenario: without ranges; delay elements whose adversary is ``external`` attack.
         senders: of its flows.
@@ -63,10 +66,6 @@ class BoxGame:
         scenario: with the length of a run.
         end_s: length of a run.
         flow_steps: cost of the runs so far.
-
-    Raises:
-        UnknownNameError: for an unknown goal.
-        InputError: without a delay element to attack with, if a goal needs more flows, or a sender cannot run in batches.
     """
 
     def __init__(
@@ -140,10 +139,7 @@ class BoxGame:
     def play(self, players: Sequence[BoxPlayer]) -> np.ndarray:
         """Return the goal's outcome under each player of one adversary, lower is worse for the sender.
 
-        All networks draw the same random numbers.
-
-        Raises:
-            EngineError: if a sender leaves the positive numbers.
+        All networks draw the same random numbers. Raises EngineError if a sender leaves the positive numbers.
         """
         return self.goal.outcome(self._counts(players))
 

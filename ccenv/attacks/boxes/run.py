@@ -98,11 +98,8 @@ def attack_boxes(
 
     The sender plays every flow whose sender is ``external``; without any, flow 0. From ranges one draw that depends on the seed
     alone is played. Adversaries are names of SEARCHES, or scripted; goals are PACKET_GOALS; the budget counts ticks of 10 ms
-    times flows.
-
-    Raises:
-        UnknownNameError: for an unknown adversary.
-        InputError: for a scenario without a delay element to play, or with several links; a budget below one run.
+    times flows. Raises UnknownNameError for an unknown adversary; InputError for a scenario without a delay element to play, or
+    with several links; a budget below one run.
     """
     arena = PacketArena(draw_scenario(distribution, seed), as_sender(sender), warmup_rtts, window_rtts, goal)
     return play_attack(arena, adversaries, budget_flow_steps, seed, report=report, finished=finished, known=known, older=older)

@@ -111,16 +111,13 @@ def join_flows(solo: Snapshot, engine: CurveEngine, tokens_bytes: float, departe
     """Put the flows of one snapshot, each alone in its environment so far, on the one shared link of an engine.
 
     Each flow keeps its sender's state and all bytes sent, delivered and seen. The link is new: ``tokens_bytes`` have left it, and
-    the rest of the bytes in flight waits in it.
+    the rest of the bytes in flight waits in it. Raises InputError if the engines do not fit together.
 
     Args:
         solo: of an engine of N environments with one flow each, at the same step, with the same rings and the same senders.
         engine: one environment of N flows, freshly reset.
         tokens_bytes: total that has left the shared link (G).
         departed_bytes: (N,) bytes of each flow that have left it (P_i), at least those delivered.
-
-    Raises:
-        InputError: if the engines do not fit together.
     """
     target = engine.snapshot()
     arrays = {name: array.copy() for name, array in solo.arrays.items()}

@@ -62,14 +62,13 @@ class LateStart:
 def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_delay") -> LateStart | None:
     """Play a late start; return the cycle in which it ends, None if there is none.
 
+    Raises InputError for another ratio or number of flows.
+
     Args:
         sender: of every flow; D = Rm, an infinite buffer.
         ratio: target, 1 to MOST_RATIO: the link carries SEGMENTS_PER_RATIO segments per Rm for each unit of it.
         flows: 2 to MOST_FLOWS.
         model: ``cbr_delay`` or ``ccac``.
-
-    Raises:
-        InputError: for another ratio or number of flows.
     """
     if not 1 <= ratio <= MOST_RATIO:
         raise InputError(f"late start: the ratio is {ratio:g}; it must be 1 to {MOST_RATIO:g}")

@@ -47,11 +47,9 @@ class _Member:
 def read_archive(content: bytes, where: str, max_bytes: int) -> dict[str, bytes]:
     """Return the members of a zip archive by name, in the order of its directory; ``where`` is its name in messages.
 
-    Their declared sizes must not exceed ``max_bytes`` together; nothing is unpacked before that check.
-
-    Raises:
-        InputError: if it is no such archive, is damaged, holds a name twice, packs a member otherwise than stored or deflated,
-            or unpacks to more or less than it declares.
+    Their declared sizes must not exceed ``max_bytes`` together; nothing is unpacked before that check. Raises InputError if it is
+    no such archive, is damaged, holds a name twice, packs a member otherwise than stored or deflated, or unpacks to more or less
+    than it declares.
     """
     members = _read_directory(content, where)
     unpacked = sum(member.n_bytes for member in members)

@@ -38,9 +38,8 @@ def parse_number(text: str, where: str) -> float:
 def parse_fraction(value: Any, where: str) -> Fraction:
     """Return a number given as such or as text, ``"27/40"`` or ``"0.675"``, exactly.
 
-    Raises:
-        InputError: if it is no number, has more than 40 digits on a side of ``/``, or a float could not hold it. Without these
-            bounds ``"1e999999999"`` would be computed digit by digit.
+    Raises InputError if it is no number, has more than 40 digits on a side of ``/``, or a float could not hold it. Without these
+    bounds ``"1e999999999"`` would be computed digit by digit.
     """
     if isinstance(value, str):
         number = None
@@ -99,9 +98,8 @@ STRANGER = JsonRules(max_bytes=65_536, max_depth=6, max_values=65_536, plain_num
 def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> Any:
     """Parse a JSON document that messages call ``where``; every float of the result is finite.
 
-    Raises:
-        InputError: for anything else: too long, too deep, too many values, not UTF-8, half a surrogate pair, a key twice in one
-            object, NaN or Infinity, a number of too many digits or beyond what a float can hold.
+    Raises InputError for anything else: too long, too deep, too many values, not UTF-8, half a surrogate pair, a key twice in one
+    object, NaN or Infinity, a number of too many digits or beyond what a float can hold.
     """
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     if len(raw) > rules.max_bytes:

@@ -31,16 +31,14 @@ _ALLOWED = "relative, parts of letters, digits and '_', '+', '=', '@', '-', '.',
 def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:
     """Return the path of a file whose name comes from data; the only way from such a name to a path.
 
-    The file need not exist. No part of the path below ``folder`` may be a link, so the file is inside that folder.
+    The file need not exist. No part of the path below ``folder`` may be a link, so the file is inside that folder. Raises
+    InputError if the name is not a text, is empty or too long, is absolute, has ``.``, ``..``, hidden, reserved or empty parts,
+    holds NUL or any other character than letters, digits and a few marks of ASCII, or leads through a link.
 
     Args:
         folder: trusted.
         name: relative, with ``/`` between its parts, such as ``"entries/reno.html"``.
         what: noun for messages.
-
-    Raises:
-        InputError: if the name is not a text, is empty or too long, is absolute, has ``.``, ``..``, hidden, reserved or empty
-            parts, holds NUL or any other character than letters, digits and a few marks of ASCII, or leads through a link.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_CHARS:
         raise InputError(f"{what} {shown(name)} is not allowed: a text of 1 to {MAX_NAME_CHARS} characters")
@@ -185,16 +183,14 @@ def read_inside(folder: FilePath, name: Any, max_bytes: int, what: str = "file")
 def read_lines(file: FilePath, *, max_bytes: int, max_line_bytes: int, max_lines: int = 1_000_000) -> Iterator[tuple[int, bytes]]:
     """Yield number (from 1) and content of each line of a file; files that end in ``.xz`` are unpacked while they are read.
 
-    Memory is bounded by one line and a few pieces of 64 KiB, however large the unpacked file is.
+    Memory is bounded by one line and a few pieces of 64 KiB, however large the unpacked file is. Raises InputError naming the
+    line, if a bound is passed, the last line has no end, or the file cannot be read or unpacked.
 
     Args:
         file: plain, or compressed by xz.
         max_bytes: of all lines together, unpacked.
         max_line_bytes: of one line, without its end.
         max_lines: how many there may be.
-
-    Raises:
-        InputError: naming the line, if a bound is passed, the last line has no end, or the file cannot be read or unpacked.
     """
     source = shown_path(file)
     number, parts, n_bytes = 0, [b""], 0
@@ -269,11 +265,9 @@ def _read_chunk(stream: BinaryIO, where: str) -> bytes:
 def read_folder(folder: FilePath, caps: Mapping[str, int]) -> dict[str, bytes]:
     """Return the contents of a folder's files by name, sorted; ``caps`` are the allowed names and their largest sizes in bytes.
 
-    Every file is opened relative to the folder's descriptor, without following links or waiting for a pipe. The checks are on
-    the opened file, so nothing can be swapped between check and read. The folder itself must not be a link.
-
-    Raises:
-        InputError: naming the file and the rule it breaks.
+    Every file is opened relative to the folder's descriptor, without following links or waiting for a pipe. The checks are on the
+    opened file, so nothing can be swapped between check and read. The folder itself must not be a link. Raises InputError naming
+    the file and the rule it breaks.
     """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -100,8 +100,7 @@ def find(kind: str, name: str, taken: Iterable[str]) -> Plugin | None:
 def load(plugin: Plugin) -> tuple[Any, FilePath, str]:
     """Import a plugin; return the object, its module's file and the hash of that file.
 
-    Raises:
-        InputError: naming the package, if it cannot be imported.
+    Raises InputError naming the package, if it cannot be imported.
     """
     label = f"{plugin.kind} {plugin.name!r} of {plugin.package}"
     module = plugin.target.partition(":")[0].strip()

@@ -70,8 +70,7 @@ _WATCH = _Watch()
 class limited:
     """Run a block of a user's Python code, which messages call ``what``, for at most ``limit_s`` of wall time, > 0.
 
-    Raises:
-        TimeoutError: from the line at which the time ran out; a call into compiled code returns first.
+    Raises TimeoutError from the line at which the time ran out; a call into compiled code returns first.
     """
 
     __slots__ = ("_limit_s", "_outer", "_what")

@@ -109,6 +109,8 @@ def compare(
 ) -> Comparison:
     """Run each sender on the same network, packet by packet.
 
+    Raises InputError for a network that cannot be, no sender, or one sender twice.
+
     Args:
         senders: registered names, programs, policies or Python files (``ccenv.agents.load.load_sender``), senders
             (``ccenv.from_sb3``), classes of ``ccenv.PythonSender``.
@@ -133,9 +135,6 @@ def compare(
 
     Returns:
         Comparison: rows and runs. The row of a sender that fails states the error; the others continue.
-
-    Raises:
-        InputError: for a network that cannot be, no sender, or one sender twice.
 
     Example:
         >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()

@@ -67,6 +67,9 @@ def run_suite(
 ) -> Manifest:
     """Play the unfinished cells of a suite and summarise the run.
 
+    Raises InputError for unknown names, a filter that matches nothing, or a folder of another suite; CcenvError if the folder is
+    in use or cannot be written.
+
     Args:
         suite: a suite, a shipped name or a YAML file.
         out: folder of the results; finished cells in it are kept.
@@ -84,10 +87,6 @@ def run_suite(
     Returns:
         Manifest: as written to the folder, a dictionary with ``to_frame``. ``failed`` names the cells whose sender, code of a
         user, failed; the others were played.
-
-    Raises:
-        InputError: for unknown names, a filter that matches nothing, or a folder of another suite.
-        CcenvError: if the folder is in use or cannot be written.
     """
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)

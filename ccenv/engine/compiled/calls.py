@@ -100,8 +100,7 @@ def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows
 def raise_failure(sender: object, flow: int, time_s: float) -> None:
     """Raise what a sender in plain Python raised, if it did; Ctrl-C as itself.
 
-    Raises:
-        EngineError: naming the file and the line.
+    Raises EngineError naming the file and the line.
     """
     bridge = find_bridge(sender)
     if bridge is None or bridge.failure is None:

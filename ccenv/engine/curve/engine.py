@@ -124,6 +124,8 @@ _STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states",
 class CurveEngine:
     """A batch of environments that share a model, a number of flows and a grid density.
 
+    Raises InputError for a batch that mixes step sizes or numbers of flows, or anything else that is not allowed.
+
     Args:
         paths: one path per environment, or ``PathArrays`` for large random batches.
         model: ``ideal``, ``cbr_delay``, ``ccac`` or ``strong``.
@@ -139,9 +141,6 @@ class CurveEngine:
         threads: for large batches; results do not depend on it.
         interface: what flows with an external sender see and set (``watch``); None: rates, in ``advance``.
         record: keep what ``trace`` needs.
-
-    Raises:
-        InputError: for a batch that mixes step sizes or numbers of flows, or anything else that is not allowed.
     """
 
     def __init__(
@@ -347,15 +346,14 @@ class CurveEngine:
     def advance(self, n_steps: int, actions: np.ndarray | None = None, moves: np.ndarray | None = None) -> None:
         """Advance all environments.
 
+        Raises InputError for arrays of a wrong shape or actions that are not positive; EngineError if a sender or adversary left
+        the finite numbers; names environment, flow and time.
+
         Args:
             n_steps: steps of dt (K of them are one smallest Rm).
             actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is), positions in [0, 1] for
                 contracts with an external chooser (clipped; NaN counts as 0); other flows ignore it.
             moves: (B, 2 + 2 N) numbers in [0, 1] for external adversaries: waste, rate, service per flow, loss per flow.
-
-        Raises:
-            InputError: for arrays of a wrong shape or actions that are not positive.
-            EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
         """
         setup.require_count("n_steps", n_steps, 0)
         if actions is not None:

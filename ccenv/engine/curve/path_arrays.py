@@ -68,8 +68,7 @@ class PathArrays:
     ) -> PathArrays:
         """Build arrays of plain paths (bulk flows of equal delays, drop-tail, constant rate). All arguments (B,).
 
-        Raises:
-            PathError: for numbers that no path can have.
+        Raises PathError for numbers that no path can have.
         """
         B = len(link_rate_Bps)
         for name, values in (("link_rate_Bps", link_rate_Bps), ("rtt_s", rtt_s), ("mss_bytes", mss_bytes)):

@@ -102,8 +102,7 @@ def reset_views(views: np.ndarray, which: np.ndarray, p: PathArrays, seed: int, 
 def needed_ring(p: PathArrays, senders: SenderTable, window_rtts: int, history_rtts: float | None) -> int:
     """Return the length of the rings, a power of two, at least of ``history_rtts`` longest Rm, or what buffers need.
 
-    Raises:
-        InputError: if they were too long for the tables of the beliefs.
+    Raises InputError if they were too long for the tables of the beliefs.
     """
     length = _ring_for(p, senders, window_rtts, history_rtts)
     if 4 * length > RECIPROCALS:
@@ -248,8 +247,7 @@ def require_believable(paths: PathArrays, model: Model, beliefs: BeliefSettings 
 def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) -> None:
     """Write the actions of a call, (B, N), into the flows' records (``CurveEngine.advance``).
 
-    Raises:
-        InputError: for another shape, or a rate that is not positive.
+    Raises InputError for another shape, or a rate that is not positive.
     """
     if actions.shape != shape:
         raise InputError(f"actions of shape {actions.shape}; {shape} is needed")

@@ -313,8 +313,7 @@ def _column(name: str, names: Sequence[str]) -> int:
 def simulate(scenario: Scenario, trace_interval_s: float = 0.0) -> Run:
     """Run one scenario; ``trace_interval_s`` is the time between two trace rows, at least one step, or 0 for no trace.
 
-    Raises:
-        EngineError: if the run diverges; names flow and time.
+    Raises EngineError if the run diverges; names flow and time.
     """
     from ccenv.engine.fluid.kernel import run_one
 
@@ -337,10 +336,8 @@ def simulate(scenario: Scenario, trace_interval_s: float = 0.0) -> Run:
 def simulate_batch(scenarios: Sequence[Scenario], threads: int | None = None) -> list[Metrics]:
     """Run many scenarios and return their metrics; the result does not depend on the number of threads.
 
-    By default there are NUMBA_NUM_THREADS threads, or as many as cores.
-
-    Raises:
-        EngineError: if a run diverges; names scenario, flow and time.
+    By default there are NUMBA_NUM_THREADS threads, or as many as cores. Raises EngineError if a run diverges; names scenario,
+    flow and time.
     """
     from ccenv.engine.fluid.kernel import run_range
 

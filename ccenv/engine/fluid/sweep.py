@@ -89,9 +89,7 @@ class Sweep(Experiment):
     def run(self, threads: int | None = None) -> list[dict[str, Any]]:
         """Run all cells in parallel and return them as plain data.
 
-        Raises:
-            InputError: for values that a scenario does not allow.
-            EngineError: if a run diverges.
+        Raises InputError for values that a scenario does not allow; EngineError if a run diverges.
         """
         keys = self.cells()
         metrics = simulate_batch([self.scenario(*key) for key in keys], threads)
@@ -140,9 +138,8 @@ def _apply_changes(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, A
 def load_scenario(name: str, **changes: Any) -> Scenario:
     """Return the scenario of a shipped name or a YAML file, with changed values where not None.
 
-    Raises:
-        InputError: for a file that is no scenario; names file, key and value.
-        UnknownNameError: if there is no such name or file.
+    Raises InputError for a file that is no scenario; names file, key and value; UnknownNameError if there is no such name or
+    file.
     """
     data, where = _read(name, "scenario")
     scenario = validate(Scenario, _apply_changes(data, changes), where)

@@ -44,6 +44,8 @@ def whole_segments(more_bytes: float, mss_bytes: float) -> int:
 class PacketEngine:
     """One run of a network.
 
+    Raises InputError for senders that cannot run per packet, or parameters that they do not have.
+
     Args:
         network: links and flows.
         senders: one per flow, in their order.
@@ -54,9 +56,6 @@ class PacketEngine:
         max_events: a run that takes more is ended with an error; by default far above what the links can carry.
         packet_log: rows that the packet log keeps, at most MAX_ROWS of ``log``; 0: none.
         deciders: by flow, of those that are monitored; the flows of external senders need one that decides in the kernel.
-
-    Raises:
-        InputError: for senders that cannot run per packet, or parameters that they do not have.
     """
 
     def __init__(
@@ -147,9 +146,8 @@ class PacketEngine:
     def advance(self, until_s: float) -> None:
         """Process all events up to and including until_s.
 
-        Raises:
-            EngineError: if a CCA or adversary leaves the numbers it may give (names the flow, its sender and the time), or the
-                run takes too many events or more rows than its packet log keeps.
+        Raises EngineError if a CCA or adversary leaves the numbers it may give (names the flow, its sender and the time), or the
+        run takes too many events or more rows than its packet log keeps.
         """
         end_s = math.nextafter(until_s, math.inf)
         self._until_s = until_s

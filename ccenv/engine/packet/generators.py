@@ -145,8 +145,7 @@ def parameter_field(kind: str, name: str) -> str:
 def with_mean_rate(link: dict[str, Any]) -> dict[str, Any]:
     """Return a link as data with the mean of its trace or generator as its rate, where it has one.
 
-    Raises:
-        InputError: where it has another rate, or its trace cannot be read.
+    Raises InputError where it has another rate, or its trace cannot be read.
     """
     generator = link.get("generator")
     mean: Any = None
@@ -309,8 +308,7 @@ def generator_record(generator: Generator, link: np.ndarray) -> None:
 def made_trace(given: dict[str, Any], seed: int, link: int = 0) -> LinkTrace:
     """Return the trace that a generator, as data in SI units, makes for the n-th link of a run.
 
-    Raises:
-        InputError: for a generator that there is not, or numbers out of range.
+    Raises InputError for a generator that there is not, or numbers out of range.
     """
     if given.get("kind") not in GENERATORS:
         raise unknown_name("generator", str(given.get("kind")), GENERATORS)

@@ -150,6 +150,8 @@ def make_sb3(
 ) -> CcenvVecEnv:
     """Build a batch for Stable-Baselines3.
 
+    Raises UnknownNameError for another id; InputError for settings that are not allowed.
+
     Args:
         env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"``, ``"ccenv/PacketNetwork-v0"`` or
             ``"ccenv/Game-v0"``.
@@ -159,10 +161,6 @@ def make_sb3(
             batch's ``num_envs`` is then num_envs times the number of controlled flows.
         **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``,
             of games ``GameSettings``.
-
-    Raises:
-        UnknownNameError: for another id.
-        InputError: for settings that are not allowed.
     """
     if env_id not in (names := ENVIRONMENTS.names("sb3")):
         raise unknown_name("environment", env_id, names)

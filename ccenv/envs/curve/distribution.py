@@ -158,12 +158,11 @@ class PathSource:
 class SomeGivenPaths(PathSource):
     """Random paths for some environments of a batch, and given ones, from cold starts, for the others.
 
+    Raises InputError for given paths whose link rate changes: drawn ones have constant rates.
+
     Args:
         steps_per_rtt: K.
         given_of_lane: (B,) index into them, or DRAWN.
-
-    Raises:
-        InputError: for given paths whose link rate changes: drawn ones have constant rates.
     """
 
     def __init__(

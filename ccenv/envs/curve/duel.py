@@ -32,6 +32,8 @@ Arrays = dict[str, np.ndarray]
 class DuelTask:
     """B networks; in each, every external flow is an agent, and so is an external network.
 
+    Raises InputError without an external flow, or if a network reward does not apply.
+
     Args:
         settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else fixed.
         game: ``"zero_sum"`` or ``"general"``: how the network is rewarded.
@@ -39,9 +41,6 @@ class DuelTask:
 
     Attributes:
         agents: ``sender_0``, ... by flow, then ``network``.
-
-    Raises:
-        InputError: without an external flow, or if a network reward does not apply.
     """
 
     def __init__(

@@ -169,11 +169,10 @@ class WatchedTask(SenderTask):
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Let the actions set rates and windows and take one step; return the rewards (B * rows_per_env,).
 
+        Raises InputError for actions of a wrong shape, NaN, or invalid indices of discrete actions.
+
         Args:
             actions: (B, n) in [-1, 1], numbers outside are clipped, or indices of the discrete values.
-
-        Raises:
-            InputError: for actions of a wrong shape, NaN, or invalid indices of discrete actions.
         """
         self._watched.act(actions)
         terms = self.core.advance()

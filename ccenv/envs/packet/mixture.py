@@ -16,12 +16,11 @@ from ccenv.envs.packet.task import SharedPacketTask
 class FlowMixture:
     """Several batches of networks with the same interface; each controlled flow of each network is a row.
 
+    Raises InputError if the batches have different signals.
+
     Attributes:
         core: runs and restarts the networks.
         rows_per_env: 1, although rows of a network start and end together.
-
-    Raises:
-        InputError: if the batches have different signals.
     """
 
     rows_per_env = 1

@@ -74,9 +74,8 @@ def from_folders(folders: Sequence[FilePath]) -> Records:
 def from_store(store: BoardStore, home: Home) -> Records:
     """Read a board's database: check all hashes, parse every submission again and compare all records with their submissions.
 
-    Raises:
-        EditedRecordError: if a record was edited.
-        InputError: if a record is invalid or not about its submission, or the board has no evaluation yet.
+    Raises EditedRecordError if a record was edited; InputError if a record is invalid or not about its submission, or the board
+    has no evaluation yet.
     """
     records = from_contents(check_contents(store.records(), store.file), store.file, home.local_audits())
     if not records.benches and not records.damages:

@@ -110,6 +110,9 @@ def export_bpf(
 ) -> str:
     """Write a belief program as one C file for a BPF struct_ops congestion control.
 
+    Raises ExportError if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or the chooser
+    does not fit the program; PolicyDoesNotFit if a policy cannot be compiled in.
+
     Args:
         program: the program, or a contract.
         name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
@@ -120,11 +123,6 @@ def export_bpf(
 
     Returns:
         str: C, the same for the same arguments and version of ccenv.
-
-    Raises:
-        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or the chooser
-            does not fit the program.
-        PolicyDoesNotFit: if a policy cannot be compiled in.
     """
     require_chooser(program, chooser)
     constants = export_constants(program, rtt_s=rtt_s, jitter_s=jitter_s)
@@ -332,14 +330,13 @@ class Exported(NamedTuple):
 def load_exported(spec: str, chooser: str | None = None) -> Exported:
     """Return the program, or the contract, of a registered sender or a ``.json`` file.
 
+    Raises ExportError if it is no belief program, or two programs, or its chooser cannot be exported; UnknownNameError for an
+    unknown name.
+
     Args:
         spec: of the sender.
         chooser: of a contract, instead of its own; ``user`` is its policy or its random choices in a process, ``policy`` its
             policy compiled in.
-
-    Raises:
-        ExportError: if it is no belief program, or two programs, or its chooser cannot be exported.
-        UnknownNameError: for an unknown name.
     """
     sender = make_sender(spec)
     if isinstance(sender, ContractSender):
@@ -410,10 +407,8 @@ def _read_output(command: list[str]) -> str:
 def compile_bpf(text: str, record: bool = False) -> bytes:
     """Compile the C of ``export_bpf``; return the BPF object with its type information. Leaves no file.
 
-    With ``record`` it records inputs and decisions at each ACK, for ``ccenv.live``.
-
-    Raises:
-        ExportError: if there is no compiler, or it refuses the text.
+    With ``record`` it records inputs and decisions at each ACK, for ``ccenv.live``. Raises ExportError if there is no compiler,
+    or it refuses the text.
     """
     compiler = find_compiler()
     if compiler is None:

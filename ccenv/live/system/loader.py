@@ -85,14 +85,13 @@ class Program:
     def __init__(self, name: str, content: bytes, records: int = 0) -> None:
         """Load and register a compiled object.
 
+        Raises Refusal if the kernel refuses it; the log says why; LiveError if a congestion control of its name is loaded, or the
+        library is missing.
+
         Args:
             name: under which it was exported.
             content: of ``ccenv.live.export.bpf.compile_bpf``.
             records: capacity of a recording program.
-
-        Raises:
-            Refusal: if the kernel refuses it; the log says why.
-            LiveError: if a congestion control of its name is loaded, or the library is missing.
         """
         self.name, self.records = name, np.zeros(0, RECORD_DTYPE)
         self._library, self._link = _library(), -1

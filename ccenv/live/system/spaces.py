@@ -208,15 +208,14 @@ class Ends:
 def open_ends(kind: str, *, mtu: int, burst_packets: int, quick_ack: bool, in_space: Callable[[int], None]) -> Ends:
     """Open both ends in new namespaces.
 
+    Raises OSError if the system does not allow it; the message of ``auto`` names both devices.
+
     Args:
         kind: ``auto``, ``tun`` or ``packet``.
         mtu: bytes of a full packet with its IP header.
         burst_packets: segments per packet of the sending stack; 0: the kernel's choice.
         quick_ack: the receivers acknowledge every packet.
         in_space: called in the senders' (0) and the receivers' (1) namespace when its device is up.
-
-    Raises:
-        OSError: if the system does not allow it; the message of ``auto`` names both devices.
     """
     if kind != "packet":
         try:

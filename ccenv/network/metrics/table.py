@@ -163,10 +163,8 @@ _user_metrics: dict[str, tuple[Metric, str]] = {}  # metrics of users (ccenv.net
 def add_metric(metric: Metric, sha256: str) -> None:
     """Register a user's metric in this process, in place of an earlier one of the same name; ``sha256`` is that of its file.
 
-    The metric has no functions if only its description is known, as from a stored result.
-
-    Raises:
-        InputError: if ccenv has a metric of this name.
+    The metric has no functions if only its description is known, as from a stored result. Raises InputError if ccenv has a metric
+    of this name.
     """
     if metric.name in METRICS:
         raise InputError(f"metric {metric.name!r} comes with ccenv: give yours another name")
@@ -214,9 +212,7 @@ def _function(name: str, function: Callable[[Any], float] | None) -> Callable[[A
 def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
     """Return a metric of a packet run over spans (from, to) in seconds and the flows of a group (None: all).
 
-    Raises:
-        UnknownNameError: if there is no such metric or no such flow.
-        InputError: for a span without a row of the log.
+    Raises UnknownNameError if there is no such metric or no such flow; InputError for a span without a row of the log.
     """
     flows = tuple(i for i, flow in enumerate(run.flows) if group is None or flow.name == group)
     if not flows:

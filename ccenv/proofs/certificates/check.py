@@ -136,15 +136,14 @@ def check(
 ) -> Report:
     """Check a certificate.
 
+    Raises MissingExtraError if the solver is missing or too old.
+
     Args:
         certificate: as read.
         solver: ``yices`` or ``cvc5`` decides every derived query; None: the stored answers are trusted.
         proofs: decides every derived query with a checked proof; None: no proofs.
         limit_s: per query.
         progress: receives a line per decided query.
-
-    Raises:
-        MissingExtraError: if the solver is missing or too old.
     """
     began, report = time.perf_counter(), Report()
     name = proofs.name if proofs else second.version_of(solver) if solver else ""

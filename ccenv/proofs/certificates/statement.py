@@ -58,14 +58,13 @@ def _count(distance: str, step: Fraction) -> str:
 def traces_to_end(rank: Mapping[str, Any], numbers: Mapping[str, Fraction], segments: int, start: Fraction = Fraction(0)) -> int:
     """Return in how many traces a rank can move.
 
+    Raises InputError for more than MOST_TRACES traces.
+
     Args:
         rank: of the theorem.
         numbers: constants.
         segments: g = C*Rm/MSS, for ranks that grow from MSS/Rm.
         start: initial value, for ranks that fall by a number.
-
-    Raises:
-        InputError: for more than MOST_TRACES traces.
     """
     until = number(rank["until"], numbers, "until")
     if rank.get("minus") is not None:

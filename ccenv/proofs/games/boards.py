@@ -100,8 +100,7 @@ class Boards:
 def explore(game: Game) -> Boards:
     """Find all boards of a game.
 
-    Raises:
-        InputError: with the estimated size, before it starts, if they do not fit into MEMORY_BYTES.
+    Raises InputError with the estimated size, before it starts, if they do not fit into MEMORY_BYTES.
     """
     size = estimated_bytes(game)
     boards = _explored(game, MEMORY_BYTES // EDGE_BYTES) if size <= MEMORY_BYTES else None

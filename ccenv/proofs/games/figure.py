@@ -20,14 +20,12 @@ _ACROSS = 4
 def draw_line(boards: Boards, rows: Sequence[dict[str, Any]], file: FilePath) -> None:
     """Draw the exact belief set before each turn of a line of play that changed it, its bounds, and those of the engine.
 
+    Raises InputError for another ending; CcenvError if the file cannot be written.
+
     Args:
         boards: of the game.
         rows: of ``ccenv.proofs.games.players.line``.
         file: ending in ``.png`` or ``.svg``; equal lines make equal files.
-
-    Raises:
-        InputError: for another ending.
-        CcenvError: if the file cannot be written.
     """
     from matplotlib.patches import Rectangle
 

@@ -176,11 +176,10 @@ def write_report(data: dict[str, Any], file: FilePath) -> None:
 def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     """Decide any belief program under a query; it need not be of the query's template. A counterexample goes to ``folder``.
 
+    Raises InputError for a program whose inputs this network's encoding lacks.
+
     Returns:
         dict: status (proved, refuted, unknown), missed objectives, the trace file and the curve engine's difference.
-
-    Raises:
-        InputError: for a program whose inputs this network's encoding lacks.
     """
     unknown = program.inputs() - query.space().template.inputs() - {"MSS/Rm"}
     if unknown:

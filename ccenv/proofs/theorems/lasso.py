@@ -250,14 +250,13 @@ def _trace_index(rtt: int) -> int:
 def periods(base: Setting, sender: SmtSender, needs: Needs, rtts: int) -> Periods:
     """Encode a run of so many Rm that begins with a period.
 
+    Raises InputError for another length, or a sender that reads C_L_lambda or q_U: their time-outs have no encoding.
+
     Args:
         base: model, buffer and belief rules; its T and time-outs are not used.
         sender: of the run.
         needs: besides the sender's: C_L and C_U, whose time-outs are encoded.
         rtts: 1 to MOST_RTTS.
-
-    Raises:
-        InputError: for another length, or a sender that reads C_L_lambda or q_U: their time-outs have no encoding.
     """
     if not 1 <= rtts <= MOST_RTTS:
         raise InputError(f"a run of {rtts} Rm; it must be 1 to {MOST_RTTS}")

@@ -22,13 +22,12 @@ _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown
 def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     """Return the report of a proof, and write the certificate, or the trace that breaks a lemma.
 
+    Raises CcenvError if the folder cannot be written.
+
     Returns:
         dict: ``verdict``, ``statement``, ``sentence`` (the statement with all its assumptions; None if not proved), the three
             figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step with its witness,
             or the lemma), ``lemmas``, ``composition``.
-
-    Raises:
-        CcenvError: if the folder cannot be written.
     """
     loaded = proof.loaded
     data, settles = loaded.theorem.to_dict(), proof.settled

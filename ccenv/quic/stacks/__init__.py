@@ -14,9 +14,7 @@ STACKS: dict[str, Stack] = {stack.name: stack for stack in (Aioquic(), Picoquic(
 def get_stack(name: str) -> Stack:
     """Return a stack that can run here.
 
-    Raises:
-        UnknownNameError: for an unknown name.
-        QuicError: if it is not installed, or of another version.
+    Raises UnknownNameError for an unknown name; QuicError if it is not installed, or of another version.
     """
     if name not in STACKS:
         raise unknown_name("QUIC stack", name, STACKS)

@@ -46,8 +46,7 @@ def _sources() -> FilePath:
 def build() -> FilePath:
     """Build the library with cargo, without a network; return its file.
 
-    Raises:
-        QuicError: without cargo or Debian's crates, or if they do not build.
+    Raises QuicError without cargo or Debian's crates, or if they do not build.
     """
     cargo = shutil.which("cargo") or shutil.which("cargo", path=str(FilePath.home() / ".cargo" / "bin"))
     if cargo is None:

@@ -21,10 +21,8 @@ def convergence(sweep: Sweep, steps_ms: Sequence[float], threads: int | None = N
     """Compare coarse steps with the finest one over all cells of a sweep.
 
     Returns one row for each step but the finest: step_ms, reference_ms, and for each metric the largest absolute difference over
-    all cells (`jain_largest`, ...) and the mean (`jain_mean`, ...); cells_within_pct: cells inside TOLERANCES.
-
-    Raises:
-        InputError: for fewer than two steps.
+    all cells (`jain_largest`, ...) and the mean (`jain_mean`, ...); cells_within_pct: cells inside TOLERANCES. Raises InputError
+    for fewer than two steps.
     """
     steps = sorted(set(steps_ms))
     if len(steps) < 2:
@@ -80,8 +78,7 @@ class Portrait:
 def phase_portrait(model: Model, path: Bottleneck, plane: str = "queue", grid: int = 21, duration_s: float = 20.0) -> Portrait:
     """Compute a phase portrait of flows with equal RTTs (two for plane `shares`) on a grid of at least 2 points per axis.
 
-    Raises:
-        InputError: for what the plane cannot show.
+    Raises InputError for what the plane cannot show.
     """
     if plane not in PLANES:
         raise unknown_name("plane", plane, PLANES)

@@ -242,10 +242,8 @@ def find_equilibrium(model: Model, path: Bottleneck, tries: int = 8, seed: int =
 
     A state in which some flow has no share rests trivially (0 stays 0); it is returned only if nothing else rests.
 
-    Of ``tries`` >= 1 starting points the first has even shares; ``seed`` scatters the others.
-
-    Raises:
-        EngineError: if no state comes to rest; names the smallest residual seen.
+    Of ``tries`` >= 1 starting points the first has even shares; ``seed`` scatters the others. Raises EngineError if no state
+    comes to rest; names the smallest residual seen.
     """
     known_model(model)
     if tries < 1:
@@ -341,13 +339,10 @@ def cubic_window(loss: float, rtt_s: float, c: float, b: float) -> float:
 def network_equilibrium(scenario: Scenario) -> NetworkEquilibrium:
     """Return the equilibrium of a scenario's Reno and CUBIC flows over all its links, with the set's printed equations.
 
-    A link loses nothing, or it is saturated: under RED its queue is then what gives its loss, under drop-tail it is full.
-    Loss is found link after link by bisection, because a link's load falls with its own loss, until nothing moves.
-
-    Raises:
-        InputError: for flows other than Reno and CUBIC, or a set whose loss-based senders have no rest point (they react
-            once per round or per millisecond).
-        EngineError: if the search does not end.
+    A link loses nothing, or it is saturated: under RED its queue is then what gives its loss, under drop-tail it is full. Loss is
+    found link after link by bisection, because a link's load falls with its own loss, until nothing moves. Raises InputError for
+    flows other than Reno and CUBIC, or a set whose loss-based senders have no rest point (they react once per round or per
+    millisecond); EngineError if the search does not end.
     """
     for flow in scenario.flows:
         if flow.cca not in {"reno", "cubic"}:

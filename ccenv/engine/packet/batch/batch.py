@@ -147,8 +147,7 @@ class PacketBatch:
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what ``state`` returned, or to its bytes, also in another process. Packet logs stay as they are.
 
-        Raises:
-            InputError: if it is that of another batch.
+        Raises InputError if it is that of another batch.
         """
         targets = {name: getattr(self.arrays, name) for name in _STATE} | self._memory._asdict()
         for name, target in targets.items():

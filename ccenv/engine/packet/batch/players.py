@@ -119,8 +119,7 @@ class SenderTable:
     def __init__(self, senders: Sequence[Sender], deciders: Sequence[Decider | None]) -> None:
         """Compile them; who decides for their flows is needed for senders that are driven from outside.
 
-        Raises:
-            InputError: for a sender that cannot run per packet, or parameters that it does not have.
+        Raises InputError for a sender that cannot run per packet, or parameters that it does not have.
         """
         self.senders = list(senders)
         n = len(self.senders)
@@ -197,8 +196,7 @@ def decider_of(policy: PolicySender) -> Decider:
 def policy_deciders(senders: list[Sender], flows: tuple[FlowSpec, ...]) -> dict[int, Decider]:
     """Return what decides for the flows whose policies see more than beliefs, by flow.
 
-    Raises:
-        InputError: for a policy that sees or sets what its flow does not have.
+    Raises InputError for a policy that sees or sets what its flow does not have.
     """
     deciders = {}
     for flow, (sender, spec) in enumerate(zip(senders, flows, strict=True)):

@@ -168,11 +168,10 @@ def _over_budget(run: Run, begin: float) -> bool:
 def cegis(query: Query, budget_s: float) -> dict[str, Any]:
     """Answer a query of one or two rates by generator and verifier, within CPU seconds.
 
+    Raises InputError for larger templates, and for other beliefs than C_L and C_U.
+
     Returns:
         dict: keys, raw, canonical, iterations, undecided, cpu_seconds, complete, and solutions as programs.
-
-    Raises:
-        InputError: for larger templates, and for other beliefs than C_L and C_U.
     """
     space = query.space()
     if query.flows != 1:
