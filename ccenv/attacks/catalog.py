@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # commands that only list searches need no engine
 SEARCHES = Registry("adversary")
 
 for _name, _target, _summary in (
-    ("corners", "patterns:search_corners", "all constant moves of 0, 1 (and 1/2) per choice"),
-    ("random_search", "patterns:search_random", "random periodic patterns"),
+    ("corners", "patterns:Corners", "all constant moves of 0, 1 (and 1/2) per choice"),
+    ("random_search", "patterns:RandomSearch", "random periodic patterns"),
     ("cem", "population:search_cem", "cross-entropy method over periodic patterns (parameters population, elite_share)"),
     ("cma_es", "population:search_cma_es", "CMA-ES over periodic patterns (parameter population; extra attack)"),
     ("greedy", "lookahead:search_greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),

@@ -14,9 +14,9 @@ from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
 from ccenv.base.figure import finish, panels, save, thin
 from ccenv.engine.curve.engine import CurveEngine
-from ccenv.live.result import LiveResult
+from ccenv.live.result import LiveResult, token_path
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, load_jitter_adversary
-from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
+from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Scenario, simulate
 
 # Simulated counterparts of the kernel's congestion controls.
@@ -82,21 +82,9 @@ def _run_curve_engine(scenario: LiveScenario) -> Simulated:
     for flow in scenario.flows:
         if flow.workload.kind != "bulk" or flow.loss_rate or flow.start_s or not math.isinf(flow.stop_s):
             raise InputError(f"{scenario.name}: beside a live run of ccac all flows send all the time, without random loss")
-    path = Path(
-        link_rate_Bps=link.rate_Bps,
-        buffer_bytes=link.buffer_bytes,
-        mss_bytes=scenario.mss_bytes,
-        red=None,
-        link_rate_min_Bps=None,
-        link_rate_max_Bps=None,
-        rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(
-            FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows
-        ),
-    )
     senders: list[Sender] = [load_sender(counterpart(flow.sender)) for flow in scenario.flows]
     engine = CurveEngine(
-        [path],
+        [token_path(scenario)],
         model="ccac",
         senders=senders,
         adversary=load_jitter_adversary(scenario.flows[0].jitter),

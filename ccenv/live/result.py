@@ -17,12 +17,18 @@ from ccenv.live.emulator.layout import ERROR_BINS, STALLS
 from ccenv.live.programs import Recording, premises_hold
 from ccenv.live.scenario import LiveScenario
 from ccenv.network.laws import check_trace
-from ccenv.network.path import FlowPath, Path, RateChange, make_grid
+from ccenv.network.path import FlowPath, Path, make_grid
 from ccenv.network.trace import Trace, TraceHeader
-from ccenv.simulation.packet_trace import OF_PACKETS, packet_slack_bytes, packet_trace
+from ccenv.simulation.packet_trace import OF_PACKETS, one_link_path, packet_slack_bytes, packet_trace
 from ccenv.simulation.result import Result
 
 ON_TIME = 1e-9  # share of a step: events this close after its end belong to it
+
+
+def token_path(scenario: LiveScenario) -> Path:
+    """Return the path of a run of ccac, on which all flows send without an end."""
+    flows = [FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows]
+    return one_link_path(scenario, flows)
 
 
 def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> Trace:
@@ -31,18 +37,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
     Raises PathError if the delays are no multiples of a step.
     """
     link = scenario.links[0]
-    path = Path(
-        link_rate_Bps=link.rate_Bps,
-        buffer_bytes=link.buffer_bytes,
-        mss_bytes=scenario.mss_bytes,
-        red=None,
-        link_rate_min_Bps=None,
-        link_rate_max_Bps=None,
-        rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(
-            FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows
-        ),
-    )
+    path = token_path(scenario)
     dt_s = make_grid(path, scenario.steps_per_rtt).dt_s
     times_s = np.arange(len(tokens)) * dt_s
     rate = np.full(len(times_s), link.rate_Bps)

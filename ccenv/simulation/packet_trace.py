@@ -181,7 +181,7 @@ def _fit_grid(scenario: Scenario) -> tuple[Path, int]:
     finest = max(1, min(FINEST, math.floor(shortest_s * link.rate_Bps / scenario.mss_bytes)))
     refused: PathError | None = None
     for steps_per_rtt in range(finest, 0, -1):
-        path = _make_path(scenario, shortest_s / steps_per_rtt)
+        path = one_link_path(scenario, [_make_flow_path(flow, shortest_s / steps_per_rtt) for flow in scenario.flows])
         try:
             make_grid(path, steps_per_rtt)
         except PathError as error:
@@ -191,7 +191,8 @@ def _fit_grid(scenario: Scenario) -> tuple[Path, int]:
     raise InputError(f"{scenario.name}: no grid of up to {finest} steps per Rm fits its RTTs: {refused}")
 
 
-def _make_path(scenario: Scenario, dt_s: float) -> Path:
+def one_link_path(scenario: Scenario, flows: Sequence[FlowPath]) -> Path:
+    """Return the first link of a scenario, with the steps of its rate, as the path of some flows."""
     link = scenario.links[0]
     return Path(
         link_rate_Bps=link.rate_Bps,
@@ -201,7 +202,7 @@ def _make_path(scenario: Scenario, dt_s: float) -> Path:
         link_rate_min_Bps=None,
         link_rate_max_Bps=None,
         rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(_make_flow_path(flow, dt_s) for flow in scenario.flows),
+        flows=tuple(flows),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from importlib import resources
 
 from ccenv.agents.programs import Branch, Expression, Leaf, Program, parse_program
@@ -18,24 +20,15 @@ def shipped_program(name: str) -> Program:
     return parse_program(text, f"{name}.json")
 
 
-def cc_qdel() -> ProgramSender:
-    """Build CCA1: for CCAC with a buffer of at least 3C(Rm+D)."""
-    return ProgramSender("cc_qdel", shipped_program("cc_qdel"))
+def build(name: str) -> ProgramSender:
+    return ProgramSender(name, shipped_program(name))
 
 
-def cc_probe_fast() -> ProgramSender:
-    """Build CCA2: for CCAC with a small buffer."""
-    return ProgramSender("cc_probe_fast", shipped_program("cc_probe_fast"))
-
-
-def cc_probe_drain() -> ProgramSender:
-    """Build CCA3: for CCAC with any buffer."""
-    return ProgramSender("cc_probe_drain", shipped_program("cc_probe_drain"))
-
-
-def cc_probe_qdel() -> ProgramSender:
-    """Build CCA5: for CCAC, large losses only where the buffer is small and the beliefs shrink."""
-    return ProgramSender("cc_probe_qdel", shipped_program("cc_probe_qdel"))
+def __getattr__(name: str) -> Callable[[], ProgramSender]:
+    """Return what builds a program without parameters: the targets of ``ccenv.agents.AGENTS``."""
+    if not resources.files(__name__).joinpath(f"{name}.json").is_file():
+        raise AttributeError(f"no program {name!r} is shipped")
+    return partial(build, name)
 
 
 def cc_probe_slow(k: int = 1, alpha_mss: int = 1) -> ProgramSender:

@@ -74,11 +74,10 @@ def constants(game: Game, levels: tuple[float, ...] = LEVELS) -> np.ndarray:
     return np.array(points)[:, None, :]
 
 
-@dataclass(frozen=True)
 class Corners:
     """Plays all constant moves: combinations of LEVELS of the open choices."""
 
-    weight: float = 0.0
+    weight = 0.0
 
     def least_flow_steps(self, game: Game) -> int:
         """Return the cost."""
@@ -93,15 +92,10 @@ class Corners:
         return Found(RecordedAdversary("corners", moves[worst]), details={"moves": values, "tried": len(patterns)})
 
 
-def search_corners() -> Corners:
-    return Corners()
-
-
-@dataclass(frozen=True)
 class RandomSearch:
     """Draws patterns of 1-4 Rm and all shapes, half of them uniform in [0, 1], half of zeros and ones, and keeps the worst."""
 
-    weight: float = 1.0
+    weight = 1.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         draw = generator(seed, "random_search")
@@ -120,7 +114,3 @@ class RandomSearch:
                 best, best_moves, best_shape = float(utilisation[worst]), moves[worst].copy(), shape
             left, tried = left - n, tried + n
         return Found(RecordedAdversary("random_search", best_moves), details=asdict(best_shape) | {"tried": tried})
-
-
-def search_random() -> RandomSearch:
-    return RandomSearch()
