@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -49,13 +50,20 @@ REPETITIONS = 7
 MIN_SECONDS = 0.25
 
 
-def rates(work: Callable[[], object], units: float) -> tuple[float, float]:
-    """Return median and best units per second over REPETITIONS of work, of which one call does ``units``, after a warm-up."""
+def rates(name: str, work: Callable[[], object], units: float) -> dict[str, float]:
+    """Return units per second under a name, the median over REPETITIONS of work, and the best under ``..._best``.
+
+    One call of work does ``units``; the first one, a warm-up, is not timed.
+    """
     work()
     calls, one_call_s = 1, _seconds(work, 1)
     calls = max(1, round(MIN_SECONDS / max(one_call_s, 1e-9)))
     speeds = [calls * units / _seconds(work, calls) for _ in range(REPETITIONS)]
-    return statistics.median(speeds), max(speeds)
+    return _median_and_best(name, speeds)
+
+
+def _median_and_best(name: str, speeds: Sequence[float]) -> dict[str, float]:
+    return {name: round(statistics.median(speeds)), f"{name}_best": round(max(speeds))}
 
 
 def _seconds(work: Callable[[], object], calls: int) -> float:
@@ -95,8 +103,7 @@ def measure_engine() -> dict[str, float]:
     out: dict[str, float] = {}
     for name, (n_envs, n_flows, threads, adversary) in CASES.items():
         engine = build(n_envs, n_flows, threads, adversary)
-        median, best = rates(lambda e=engine: e.advance(STEPS), n_envs * n_flows * STEPS)  # type: ignore[misc]
-        out[f"{name}_flow_steps_per_s"], out[f"{name}_flow_steps_per_s_best"] = round(median), round(best)
+        out |= rates(f"{name}_flow_steps_per_s", partial(engine.advance, STEPS), n_envs * n_flows * STEPS)
         if n_flows == 1:
             out["bytes_per_env"] = round(engine.bytes_per_env)
     return out
@@ -114,18 +121,15 @@ def measure_environments() -> dict[str, float]:
 
     generator = np.random.Generator(np.random.Philox(0))
     actions = generator.uniform(-1, 1, (N_ACTIONS, N_ENVS, 1)).astype(np.float32)
-    out: dict[str, float] = {}
     vector = gymnasium.make_vec("ccenv/Sender-v0", num_envs=N_ENVS)
     vector.reset(seed=0)
     actions_cycle = itertools.cycle(actions)
-    median, best = rates(lambda: vector.step(next(actions_cycle)), N_ENVS)
-    out["vector_env_1024_steps_per_s"], out["vector_env_1024_steps_per_s_best"] = round(median), round(best)
+    out = rates("vector_env_1024_steps_per_s", lambda: vector.step(next(actions_cycle)), N_ENVS)
     vector.close()
     sb3 = make_sb3("ccenv/Sender-v0", N_ENVS)
     sb3.seed(0)
     sb3.reset()
-    median, best = rates(lambda: sb3.step(next(actions_cycle)), N_ENVS)
-    out["sb3_env_1024_steps_per_s"], out["sb3_env_1024_steps_per_s_best"] = round(median), round(best)
+    out |= rates("sb3_env_1024_steps_per_s", lambda: sb3.step(next(actions_cycle)), N_ENVS)
     sb3.close()
     return out
 
@@ -145,8 +149,7 @@ def duel() -> dict[str, float]:
         for _ in range(N_ACTIONS)
     ]
     actions_cycle = itertools.cycle(actions)
-    median, best = rates(lambda: batch.step(next(actions_cycle)), DUELS * len(batch.agents))
-    return {"duel_64_steps_per_s": round(median), "duel_64_steps_per_s_best": round(best)}
+    return rates("duel_64_steps_per_s", lambda: batch.step(next(actions_cycle)), DUELS * len(batch.agents))
 
 
 def shared() -> dict[str, float]:
@@ -158,16 +161,9 @@ def shared() -> dict[str, float]:
     env.seed(0)
     env.reset()
     actions_cycle = itertools.cycle(generator.uniform(-1, 1, (N_ACTIONS, env.num_envs, 1)).astype(np.float32))
-    median, best = rates(lambda: env.step(next(actions_cycle)), env.num_envs)
+    found = rates("shared_64x2_steps_per_s", lambda: env.step(next(actions_cycle)), env.num_envs)
     env.close()
-    return {"shared_64x2_steps_per_s": round(median), "shared_64x2_steps_per_s_best": round(best)}
-
-
-CLIENTS: tuple[Callable[[], dict[str, float]], ...] = (duel, shared)
-
-
-def measure_clients() -> dict[str, float]:
-    return {key: value for client in CLIENTS for key, value in client().items()}
+    return found
 
 
 _MIX = ("bbr1", "bbr1", "bbr1", "bbr2", "bbr2", "bbr2", "reno", "reno", "cubic", "cubic")
@@ -213,14 +209,13 @@ PACKET_CASES: dict[str, tuple[tuple[str, ...], float]] = {
 PACKET_REPETITIONS = 5
 
 
-def measure_packet_engine(make_sender: Callable[[str], Sender]) -> dict[str, float]:
+def measure_packet_engine() -> dict[str, float]:
     """Return packets per second per case: the median run, and the best under ``..._best``."""
     out: dict[str, float] = {}
     for name, (specs, seconds) in PACKET_CASES.items():
         senders = [make_sender(spec) for spec in specs]
         packets_per_s(specs, senders, 0.1)
-        speeds = [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)]
-        out[name], out[f"{name}_best"] = round(statistics.median(speeds)), round(max(speeds))
+        out |= _median_and_best(name, [packets_per_s(specs, senders, seconds) for _ in range(PACKET_REPETITIONS)])
     return out
 
 
@@ -274,15 +269,13 @@ def measure_packet_envs() -> dict[str, float]:
         half = generator.uniform(-LARGEST_ACTION, LARGEST_ACTION, (PACKET_N_ACTIONS // 2, PACKET_N_ENVS, flows)).astype(
             np.float32
         )
-        actions = np.concatenate([half, -half])
-        counter = iter(range(10**9))
+        actions = itertools.cycle(np.concatenate([half, -half]))
 
-        def work(env: Any = env, actions: np.ndarray = actions, counter: Any = counter) -> None:
+        def work(env: Any = env, actions: Iterator[np.ndarray] = actions) -> None:
             for _ in range(CALLS):
-                env.step(actions[next(counter) % PACKET_N_ACTIONS])
+                env.step(next(actions))
 
-        median, best = rates(work, CALLS * PACKET_N_ENVS * flows)
-        out[f"{name}_decisions_per_s"], out[f"{name}_decisions_per_s_best"] = round(median), round(best)
+        out |= rates(f"{name}_decisions_per_s", work, CALLS * PACKET_N_ENVS * flows)
         if name == "packet_env_64x1_100mbps":
             out["packet_env_100mbps_bytes_per_env"] = round(env.unwrapped.task.core.bytes_per_env)
         env.close()
@@ -367,18 +360,17 @@ def _start_seconds(code: str, environment: dict[str, str]) -> Seconds:
 RECORDS = FilePath("benchmarks") / "speed"
 
 
-def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
-    """Measure everything; takes about two minutes, most of it the cold start. Raises MissingExtraError without Stable-Baselines3.
+def measure(parts: Collection[str] = ()) -> dict[str, Any]:
+    """Measure engine, environments, start, and some of PARTS; about two minutes without them, most of it the cold start.
 
     The dictionary is flat: rates in units per second (medians, best runs under ``..._best``), seconds, bytes, machine and
-    versions.
+    versions. Raises MissingExtraError without Stable-Baselines3.
     """
     require_extra("stable_baselines3", "train")
     result: dict[str, Any] = {**measure_engine(), **measure_environments(), **measure_start()}
-    if ode:
-        result |= measure_fluid()
-    if packet:
-        result |= measure_packet_engine(make_sender)
+    for part, measured in PARTS.items():
+        if part in parts:
+            result |= measured()
     hardware = machine()
     result["machine"] = f"{hardware['processor']}, {hardware['cores']} cores, {hardware['memory_gib']} GiB, {hardware['system']}"
     result["measured_at"] = now()
@@ -449,16 +441,14 @@ def measure_training() -> dict[str, float]:
         ("train_ppo_same_recipe_kernel_rollouts_steps_per_s", CONFIG, "kernel"),
         ("train_ppo_kernel_rollouts_steps_per_s", FAST, "kernel"),
     ):
-        median, best = _ppo(config, rollouts)
-        out[key], out[f"{key}_best"] = round(median), round(best)
+        out |= _ppo(key, config, rollouts)
     for width in WIDTHS:
-        engine = _engine(width)
-        median, best = rates(lambda e=engine: e.advance(CALL_STEPS), TRAINING_N_ENVS * CALL_STEPS)  # type: ignore[misc]
-        out[f"curve_mlp_{width}_flow_steps_per_s"], out[f"curve_mlp_{width}_flow_steps_per_s_best"] = round(median), round(best)
+        advance = partial(_engine(width).advance, CALL_STEPS)
+        out |= rates(f"curve_mlp_{width}_flow_steps_per_s", advance, TRAINING_N_ENVS * CALL_STEPS)
     return out
 
 
-def _ppo(config_name: str, rollouts: str) -> tuple[float, float]:
+def _ppo(name: str, config_name: str, rollouts: str) -> dict[str, float]:
     """Return median and best steps per second over the iterations of a run after its first one."""
     from ccenv.training.learner import Learner
 
@@ -466,8 +456,7 @@ def _ppo(config_name: str, rollouts: str) -> tuple[float, float]:
     learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
     times_s = [time.perf_counter()]
     learner.run(lambda state, progress: times_s.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
-    iteration_s = np.diff(times_s)[1:]
-    return config.iteration_steps / float(np.median(iteration_s)), config.iteration_steps / float(iteration_s.min())
+    return _median_and_best(name, (config.iteration_steps / np.diff(times_s)[1:]).tolist())
 
 
 def _engine(width: int) -> CurveEngine:
@@ -482,3 +471,13 @@ def _engine(width: int) -> CurveEngine:
     network = MlpAdversary("speed", *layers(len(network_elements(1)), 2), "tanh", OBSERVATION_VERSION, (0, 2))
     path = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
     return CurveEngine([path] * TRAINING_N_ENVS, model="ccac", senders=[sender], adversary=network, steps_per_rtt=STEPS_PER_RTT)
+
+
+PARTS: dict[str, Callable[[], dict[str, float]]] = {
+    "ode": measure_fluid,
+    "packet": measure_packet_engine,
+    "envs": lambda: duel() | shared() | measure_packet_envs(),
+    "train": measure_training,
+    "synth": measure_synthesis,
+}
+"""What is measured on demand."""

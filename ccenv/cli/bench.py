@@ -250,22 +250,7 @@ def speed(
     asked = {*(parts or ()), *(["packet"] if packet else []), *(["envs"] if envs else [])}
     for part in sorted(asked - PARTS.keys()):
         raise unknown_name("part", part, PARTS)
-    result = measure(ode="ode" in asked, packet="packet" in asked)
-    if "envs" in asked:
-        from ccenv.benchmarks.speed import measure_clients
-
-        result |= measure_clients()
-        from ccenv.benchmarks.speed import measure_packet_envs as measure_packets
-
-        result |= measure_packets()
-    if "train" in asked:
-        from ccenv.benchmarks.speed import measure_training
-
-        result |= measure_training()
-    if "synth" in asked:
-        from ccenv.benchmarks.speed import measure_synthesis
-
-        result |= measure_synthesis()
+    result = measure(asked)
     if save:
         result = {**result, "record": str(save_record(result))}
     if json:
