@@ -34,7 +34,12 @@ HEADERS_BYTES = 52.0  # IPv4 20, TCP 20, time stamps 12: 1448 of 1500 bytes are 
 PHASE_COUNTER = 2.0**44  # random numbers of start phases
 
 # Parameters of the Linux kernel's senders.
-PARAMETERS = {"cubic": {"hystart": "1"}, "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1"}}
+PARAMETERS = {
+    "cubic": {"hystart": "1"},
+    "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1"},
+    "hybla": {"ack_mss": "2"},
+    "vegas": {"linux_module": "1"},
+}
 
 
 def as_run(scenario: Scenario) -> Scenario:

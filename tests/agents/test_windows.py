@@ -93,6 +93,14 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
     ("a loss takes a quarter, a time-out leaves two", "vegas:initial_window_mss=40", 50, RTT_S,
      [lose(), window(30), lose(timeout=1.0), window(2)]),
     *[
+        (f"tcp_vegas: cwnd (RTT/base - 1) of {queued} segments: {change:+} per RTT", "vegas:initial_window_mss=50,linux_module=1",
+         50, RTT_S, [AVOIDING, rounds(1, rtt_s=RTT_S * (1 + queued / 50)), window(50), step(rtt_s=RTT_S * (1 + queued / 50)),
+          window(50 + change)])
+        for queued, change in ((1.9, 1), (2.1, 0), (3.9, 0), (4.1, -1))
+    ],
+    ("tcp_vegas doubles every round, leaves at 160/1.1 + 1, and a loss halves", "vegas:linux_module=1", 1, RTT_S,
+     [*followed([20, 40, 80, 160], rounds(1)), step(rtt_s=1.1 * RTT_S), step(rtt_s=1.1 * RTT_S), state(slow_start=0.0)]),
+    *[
         (f"at RTT = 2 baseRTT and w = 100 the target is 50 + 20: gamma = {gamma} of the way, n = {n}",
          f"fast:gamma={gamma},initial_window_mss=100", n, RTT_S,
          [AVOIDING, rounds(1, rtt_s=2 * RTT_S), step(rtt_s=2 * RTT_S), window(100 + gamma * (70 - 100))])
@@ -118,6 +126,8 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
         ("slow start: W -> 2^rho W at one signal per window; rho at most 4", "hybla", 1, rtt_s, [rounds(1), window(10 * factor)])
         for rtt_s, factor in ((0.01, 2), (0.025, 2), (0.05, 4), (0.1, 16), (0.6, 16))
     ],
+    ("tcp_hybla grows once per ACK: with ACKs of two segments by half as many", "hybla:initial_window_mss=1000,ack_mss=2", 10,
+     0.05, [AVOIDANCE, rounds(1), window(1002, rel=1e-3)]),
     ("of ten segments 5 fill up to ssthresh, the other 5 count as 5/25 of a window", "hybla", 1, 0.05,
      [put(ssthresh_bytes=25 * MSS), rounds(1), window(25 + 4 * 5 / 25)]),
     ("halves on loss", "hybla:initial_window_mss=40", 50, RTT_S, [lose(), window(20), lose(timeout=1.0), window(1)]),

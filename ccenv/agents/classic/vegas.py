@@ -6,6 +6,9 @@ BaseRTT is the number of its own segments in the queue, kept between alpha and b
 Deviations: the RTT of a round is the mean over the bytes acknowledged in it, not that of one distinguished segment; the
 step of one segment is taken at once instead of spread over the next round; losses are found by the engine, not by Vegas'
 own fine-grained timer; the initial window is that of RFC 6928.
+
+With ``linux_module`` it is tcp_vegas of Linux: the smallest RTT of a round counts, the difference is divided by BaseRTT and
+not by RTT, slow start grows in every round and ends at what leaves no queue, and a loss halves.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ sender = Cca(
         Parameter("alpha_mss", 2.0, above=0),  # fewest own segments in the queue; JSAC 1995 s.IV: Vegas-2,4
         Parameter("beta_mss", 4.0, above=0),  # most
         Parameter("gamma_mss", 1.0, above=0),  # that end slow start: JSAC 1995 s.IV
+        Parameter("linux_module", 0.0, low=0, high=1, whole=True),  # 1: tcp_vegas of Linux, in its profile
     ),
     fields=(
         "slow_start",
@@ -42,6 +46,7 @@ sender = Cca(
         "recover_bytes",  # no change of the window until so many bytes are delivered
         "round_acked_bytes",
         "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+        "round_min_rtt_s",
     ),
     check=_check_order,
 )
@@ -58,22 +63,35 @@ def on_ack(state: Any, ack: Any) -> None:
     recovering = ack.delivered_bytes < state.recover_bytes
     if ack.round_start > 0.0 and state.round_acked_bytes > 0.0:
         if not recovering:
-            rtt_s = state.round_rtt_sum / state.round_acked_bytes
-            queued_mss = state.cwnd_bytes * max(0.0, 1.0 - ack.min_rtt_s / rtt_s) / state.mss_bytes
-            _decide(state, queued_mss, ack.app_limited)
+            _decide(state, _queued_mss(state, ack.min_rtt_s), ack.app_limited)
         state.round_acked_bytes = 0.0
         state.round_rtt_sum = 0.0
+    state.round_min_rtt_s = ack.rtt_s if state.round_acked_bytes == 0.0 else min(state.round_min_rtt_s, ack.rtt_s)
     state.round_acked_bytes += ack.acked_bytes
     state.round_rtt_sum += ack.rtt_s * ack.acked_bytes
-    if state.slow_start > 0.0 and state.growing > 0.0 and not recovering and ack.app_limited == 0.0:
+    if state.slow_start > 0.0 and state.growing + state.linux_module > 0.0 and not recovering and ack.app_limited == 0.0:
         state.cwnd_bytes = min(state.cwnd_bytes + ack.acked_bytes, state.ssthresh_bytes)
         if state.cwnd_bytes >= state.ssthresh_bytes:
             state.slow_start = 0.0
 
 
 @kernel
+def _queued_mss(state: Any, base_rtt_s: float) -> float:
+    """Return the own segments in the queue in the round before: (expected - actual rate) BaseRTT; of the module times RTT."""
+    if state.linux_module > 0.0:
+        return state.cwnd_bytes * (state.round_min_rtt_s / base_rtt_s - 1.0) / state.mss_bytes
+    rtt_s = state.round_rtt_sum / state.round_acked_bytes
+    return state.cwnd_bytes * max(0.0, 1.0 - base_rtt_s / rtt_s) / state.mss_bytes
+
+
+@kernel
 def _decide(state: Any, queued_mss: float, app_limited: float) -> None:
-    if state.slow_start > 0.0:
+    if state.slow_start > 0.0 and state.linux_module > 0.0:
+        if queued_mss > state.gamma_mss:
+            state.slow_start = 0.0
+            empty_bytes = state.cwnd_bytes / (1.0 + queued_mss * state.mss_bytes / state.cwnd_bytes)
+            state.cwnd_bytes = min(state.cwnd_bytes, empty_bytes + state.mss_bytes)
+    elif state.slow_start > 0.0:
         if state.growing > 0.0:
             state.growing = 0.0
         elif queued_mss > state.gamma_mss:
@@ -93,7 +111,8 @@ def on_loss(state: Any, loss: Any) -> None:
     minimum_bytes = MIN_CWND_MSS * state.mss_bytes
     if loss.new_episode > 0.0:
         state.ssthresh_bytes = max(0.5 * (loss.inflight_bytes + loss.lost_bytes), minimum_bytes)
-        state.cwnd_bytes = max(LOSS_FACTOR * state.cwnd_bytes, minimum_bytes)
+        kept_share = 0.5 if state.linux_module > 0.0 else LOSS_FACTOR
+        state.cwnd_bytes = max(kept_share * state.cwnd_bytes, minimum_bytes)
         state.slow_start = 0.0
     if loss.timeout > 0.0:
         state.cwnd_bytes = minimum_bytes
