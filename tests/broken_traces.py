@@ -256,13 +256,35 @@ def delivered_within_jitter(t: Trace) -> Trace:
 BREAKS: dict[str, Break] = {
     f.__name__: f
     for f in (
-        initial_state, sent_monotone, lost_monotone, free_loss_monotone, delivered_monotone, tokens_monotone, link_rate_legal,
-        tokens_within_link_rate, sent_within_rate, sent_within_window, sent_while_active, sent_within_workload,
-        lost_within_sent, free_loss_within_lost, free_loss_budget, waste_only_when_idle, no_hoarding, buffer_bound,
-        drop_tail_loss, red_loss, loss_split, delivered_within_entered, delivered_within_tokens, tokens_used_in_time,
-        fifo_order, delivered_after_departure, delivered_within_jitter,
+        initial_state,
+        sent_monotone,
+        lost_monotone,
+        free_loss_monotone,
+        delivered_monotone,
+        tokens_monotone,
+        link_rate_legal,
+        tokens_within_link_rate,
+        sent_within_rate,
+        sent_within_window,
+        sent_while_active,
+        sent_within_workload,
+        lost_within_sent,
+        free_loss_within_lost,
+        free_loss_budget,
+        waste_only_when_idle,
+        no_hoarding,
+        buffer_bound,
+        drop_tail_loss,
+        red_loss,
+        loss_split,
+        delivered_within_entered,
+        delivered_within_tokens,
+        tokens_used_in_time,
+        fifo_order,
+        delivered_after_departure,
+        delivered_within_jitter,
     )
-}  # fmt: skip
+}
 """Name of a law -> a function that returns a trace whose first violation is of that law (or raises NoPlaceError)."""
 
 _ONLY_HOARDING = {"tokens_used_in_time", "fifo_order"}

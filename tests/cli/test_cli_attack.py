@@ -99,17 +99,7 @@ def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch, arena
 @in_both_arenas
 def test_what_older_code_found_is_played_again(capsys, tmp_path, monkeypatch, arena):
     """Kept where the outcome is the same, searched again where not, or where there are no moves; and always told."""
-    named = [
-        "copa",
-        "--adversary",
-        "corners",
-        "--adversary",
-        "cem",
-        "--adversary",
-        "square:duty=0.5",
-        "--out",
-        str(tmp_path / "a"),
-    ]
+    named = ["copa", *(f"--adversary={name}" for name in ("corners", "cem", "square:duty=0.5")), "--out", str(tmp_path / "a")]
     file, entries = tmp_path / "a" / "attack.json", {"curves": "findings", "packets": "by_adversary"}[arena]
     with monkeypatch.context() as older:
         older.setattr(commands, "code_hash", lambda *_: "older")
@@ -135,8 +125,7 @@ def test_what_older_code_found_is_played_again(capsys, tmp_path, monkeypatch, ar
     searched.clear()
     again = attack(capsys, *named, arena=arena)[1]
     assert set(searched) == {"cem", square}
-    assert again.pop("of_older_code") == ["corners"]
-    assert again["by_adversary"]["corners"].pop("found_by") == "older"
+    assert again.pop("of_older_code") == ["corners"] and again["by_adversary"]["corners"].pop("found_by") == "older"
     assert plain(again) == plain(first)
 
 
@@ -166,8 +155,7 @@ def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch,
     code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"), arena=arena)
     assert code == 1
     assert data["legal"] is False
-    assert err.startswith("ccenv: not legal: corners: ")
-    assert err.count("\n") == 1
+    assert err.startswith("ccenv: not legal: corners: ") and err.count("\n") == 1
 
 
 def test_starvation_with_a_ratio(capsys, tmp_path):
@@ -273,18 +261,8 @@ class Plain(ccenv.PythonSender):
         self.cwnd_bytes = max(self.mss_bytes, 0.5 * self.cwnd_bytes)
 """
 SHORT = [
-    "-s",
-    "steps_per_rtt=4",
-    "-s",
-    "warmup_rtts=5",
-    "-s",
-    "window_rtts=5",
-    "--adversary",
-    "corners",
-    "--adversary",
-    "cem",
-    "--json",
-]
+    "-s", "steps_per_rtt=4", "-s", "warmup_rtts=5", "-s", "window_rtts=5", "--adversary=corners", "--adversary=cem", "--json",
+]  # fmt: skip
 
 
 def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
@@ -302,8 +280,7 @@ def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
     assert json.loads(capsys.readouterr().out) == first
     assert main(["attack", "plain.py", "--budget", str(steps), "--out", "again", *SHORT]) == 0
     again = json.loads(capsys.readouterr().out)
-    assert again["worst_utilisation"] == first["worst_utilisation"]
-    assert again["flow_steps"] == first["flow_steps"]
+    assert again["worst_utilisation"] == first["worst_utilisation"] and again["flow_steps"] == first["flow_steps"]
 
 
 def test_only_plain_python_has_a_default_in_seconds(tmp_path):

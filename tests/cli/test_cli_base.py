@@ -64,8 +64,7 @@ class TestMain:
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         assert "LOADED []" in out
         for group in cli.GROUPS:
-            assert group.name in out
-            assert group.help.split()[0] in out
+            assert group.name in out and group.help.split()[0] in out
 
     def test_installed_command_runs(self) -> None:
         out = subprocess.run([sys.executable, "-m", "ccenv.cli.main", "--version"], capture_output=True, text=True, check=True)
@@ -116,20 +115,18 @@ class TestMain:
         assert err.count("\n") == 1
         assert "interrupted; run the same command again" in err
 
-    def test_a_defect_is_not_dressed_up_as_bad_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def defect(_: Path) -> None:
-            raise ZeroDivisionError
+    def test_messages_of_several_lines_become_one_and_a_defect_is_no_bad_input(
+        self, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        errors = iter([CcenvError("first\n  second"), ZeroDivisionError()])
 
-        monkeypatch.setattr("ccenv.network.trace.load_trace", defect)
-        with pytest.raises(ZeroDivisionError):
-            cli.main(["trace", "check", "x.npz"])
-
-    def test_messages_of_several_lines_become_one(self, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(_: Path) -> None:
-            raise CcenvError("first\n  second")
+            raise next(errors)
 
         monkeypatch.setattr("ccenv.network.trace.load_trace", fails)
         assert run(capsys, "trace", "check", "x")[2] == "ccenv: error: first\\n second\n"
+        with pytest.raises(ZeroDivisionError):
+            cli.main(["trace", "check", "x.npz"])
 
     def test_every_command_has_help_with_an_example_and_json(self, capsys: Capture) -> None:
         def pages(*command: str) -> list[str]:
@@ -160,8 +157,7 @@ class TestTrace:
         assert code == 1
         assert err == ""
         lines = out.splitlines()
-        assert lines[0].endswith("legal (ccac, 40 steps, 2 flows)")
-        assert lines[1] == f"{illegal}: illegal"
+        assert lines[0].endswith("legal (ccac, 40 steps, 2 flows)") and lines[1] == f"{illegal}: illegal"
         assert lines[2].startswith("  delivered_within_entered: flow 0, step 25 (t = ")
         assert lines[2].endswith("broken by 9 bytes")
 
@@ -170,8 +166,7 @@ class TestTrace:
         assert code == 1
         good, bad = strict(out)  # type: ignore[misc]
         assert good == {"file": str(legal), "model": "ccac", "legal": True, "violations": [], "settings": {"tolerance": 1e-9}}
-        assert bad["legal"] is False
-        assert bad["violations"][0]["law"] == "delivered_within_entered"
+        assert bad["legal"] is False and bad["violations"][0]["law"] == "delivered_within_entered"
         assert bad["violations"][0]["amount_bytes"] == pytest.approx(9.0)
 
     def test_check_tolerance(self, capsys: Capture, illegal: Path) -> None:
@@ -184,8 +179,7 @@ class TestTrace:
         assert code == 0
         shown = strict(out)
         trace = legal_trace("ccac", 7, n_flows=2, n_steps=40, buffer_bdp=0.3)
-        assert isinstance(shown, dict)
-        assert shown["steps"] == 40
+        assert isinstance(shown, dict) and shown["steps"] == 40
         assert shown["flows"][1]["delivered_bytes"] == pytest.approx(trace.S[-1, 1])
         assert shown["utilisation"] == pytest.approx(trace.S[-1].sum() / trace.link_rate_Bps[1:].sum() / 0.01)
         assert shown["largest_queue_bytes"] == trace.queue_bytes.max()
@@ -231,8 +225,7 @@ class TestCatalog:
                 code, out, err = run(capsys, "show", item["name"], "--kind", kind, "--json")
                 assert code == 0, err
                 shown = strict(out)
-                assert isinstance(shown, dict)
-                assert (shown["name"], shown["kind"]) == (item["name"], kind)
+                assert isinstance(shown, dict) and (shown["name"], shown["kind"]) == (item["name"], kind)
                 assert len(shown["text"]) > 40
 
     def test_a_program_is_shown_as_pseudo_code(self, capsys: Capture) -> None:
@@ -273,8 +266,7 @@ class TestDoctor:
         checks = {check["name"]: check for check in report["checks"]}
         assert code == 0
         assert report["ok"] is True
-        assert checks["python"]["found"] == sys.version.split()[0]
-        assert checks["numpy"]["found"] == np.__version__
+        assert checks["python"]["found"] == sys.version.split()[0] and checks["numpy"]["found"] == np.__version__
         assert {"platform", "cores", "memory", "kernel cache", "solver z3", "extra [train]"} <= set(checks)
         assert run(capsys, "doctor")[0] == 0
 
@@ -298,8 +290,7 @@ class TestDoctor:
         assert isinstance(report, dict)
         checks = {check["name"]: check for check in report["checks"]}
         assert report["ok"] is False
-        assert checks["numba"]["status"] == "broken"
-        assert checks["numba"]["advice"].startswith("pip install 'numba")
+        assert checks["numba"]["status"] == "broken" and checks["numba"]["advice"].startswith("pip install 'numba")
         assert (checks["scipy"]["status"], checks["scipy"]["found"]) == ("broken", "0.1")
         assert checks["extra [train]"]["status"] == "missing"
         assert checks["extra [train]"]["advice"] == "pip install 'ccenv[train]'"

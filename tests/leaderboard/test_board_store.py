@@ -4,14 +4,14 @@ import json
 import lzma
 import os
 import sqlite3
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
@@ -19,7 +19,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from board_records import STAGES
 from sqlalchemy import event, exc, text
 
-from ccenv.base.errors import CcenvError, InputError, MissingExtraError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.site.build import build_site
@@ -78,12 +78,9 @@ def test_what_is_stored_is_read_back(url: str) -> None:
         fill(store)
     with BoardStore(url) as store:
         records = store.records()
-        assert [r.number for r in records] == [1, 2, 3]
-        assert [r.content["value"] for r in records] == [0, 1, 2]
-        assert records[1].content["text"] == "é"
-        assert store.file(records[2].files["b.txt"]) == b"2"
-        assert store.records(subject=f"{1:064x}") == [records[1]]
-        assert store.records(kind="round") == []
+        assert [r.number for r in records] == [1, 2, 3] and [r.content["value"] for r in records] == [0, 1, 2]
+        assert records[1].content["text"] == "é" and store.file(records[2].files["b.txt"]) == b"2"
+        assert store.records(subject=f"{1:064x}") == [records[1]] and store.records(kind="round") == []
         assert store.check() == 3
 
 
@@ -170,7 +167,6 @@ def test_an_edited_record_is_noticed(tmp_path: Path, statement: str, message: st
 
 
 def test_a_record_with_a_new_hash_breaks_the_chain(tmp_path: Path) -> None:
-    from ccenv.leaderboard.store.database import record_hash
 
     with BoardStore(sqlite_url(tmp_path / "board.db")) as store:
         fill(store)
@@ -288,13 +284,6 @@ def test_databases_that_cannot_be(tmp_path: Path) -> None:
         BoardStore(sqlite_url(tmp_path / "text.db"))
 
 
-def test_without_sqlalchemy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'ccenv\[board\]'"):
-        BoardStore(sqlite_url(tmp_path / "board.db"))
-
-
 PLAIN = st.recursive(
     st.none()
     | st.booleans()
@@ -306,13 +295,22 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=25)
-@given(st.dictionaries(st.text(max_size=8).filter(lambda key: key != "files"), PLAIN, max_size=4))
-def test_any_record_comes_back(content: dict[str, Any]) -> None:
+NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[BoardStore]:
     with BoardStore("sqlite://") as store:
-        store.append("x", "", "slot", content, {})
-        assert store.records()[0].content == {**content, "files": {}}
-        assert store.check() == 1
+        yield store
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.dictionaries(st.text(max_size=8).filter(lambda key: key != "files"), PLAIN, max_size=4))
+def test_any_record_comes_back(memory: BoardStore, content: dict[str, Any]) -> None:
+    number = next(NUMBERS)
+    memory.append("x", f"{number:064x}", f"slot/{number}", content, {})
+    assert memory.records(subject=f"{number:064x}")[0].content == {**content, "files": {}}
+    assert memory.check() == number + 1
 
 
 def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> None:
@@ -322,8 +320,7 @@ def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> 
         other = Home(tmp_path / f"board of {name}")
         with other.open() as copy:
             assert import_board(copy, other, read_export(tmp_path / name)) == count
-            assert copy.records()[:count] == store.records()
-            assert copy.check() == count + 1
+            assert copy.records()[:count] == store.records() and copy.check() == count + 1
             assert open_round(copy, other) == 3  # with a secret of its own
             submit_reviewed(copy, other, "cubic")
             assert len(evaluate(copy, other, list_tasks(copy, STAGES[:1], only=["cubic"]))) == 1
@@ -332,8 +329,17 @@ def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> 
     assert home.secret(2).hex() not in (tmp_path / "a.jsonl").read_text()
 
 
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+def assert_refused(store: BoardStore, folder: Path, change: Callable[[list[dict[str, Any]]], Any], message: str) -> None:
+    """Import an export of which lines were changed into an empty board, which it leaves empty."""
+    export_board(store, folder / "good.jsonl")
+    lines = [json.loads(line) for line in (folder / "good.jsonl").read_text().splitlines()]
+    change(lines)
+    (folder / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = Home(folder / "other")
+    with other.open() as copy:
+        with pytest.raises(CcenvError, match=message):
+            import_board(copy, other, read_export(folder / "bad.jsonl"))
+        assert copy.records() == [] and copy.check() == 0
 
 
 def rehash(record: dict[str, Any], **change: Any) -> None:
@@ -371,16 +377,7 @@ DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
 
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGES, ids=[name for name, _, _ in DAMAGES])
 def test_damaged_exports_leave_nothing(store: BoardStore, tmp_path: Path, name: str, change: Any, message: str) -> None:
-    export_board(store, tmp_path / "good.jsonl")
-    lines = lines_of(tmp_path / "good.jsonl")
-    change(lines)
-    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    other = Home(tmp_path / "other")
-    with other.open() as copy:
-        with pytest.raises(CcenvError, match=message):
-            import_board(copy, other, read_export(tmp_path / "bad.jsonl"))
-        assert copy.records() == []
-        assert copy.check() == 0
+    assert_refused(store, tmp_path, change, message)
 
 
 MALFORMED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
@@ -399,26 +396,20 @@ MALFORMED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "message"), MALFORMED)
-def test_contents_of_a_foreign_export_are_checked(
-    store: BoardStore, tmp_path: Path, kind: str, change: Any, message: str
-) -> None:
+def test_contents_of_a_foreign_export_are_checked(store, tmp_path, kind, change, message):
     """Hashes and chain are good, as of a board of somebody who knows how they are made."""
-    export_board(store, tmp_path / "good.jsonl")
-    lines = lines_of(tmp_path / "good.jsonl")
-    before, edited = START, False
-    for record in (line["record"] for line in lines if "record" in line):
-        if record["kind"] == kind and not edited:
-            content = json.loads(record["content"])
-            change(content)
-            edited, record["content"] = True, json.dumps(content)
-            record["sha256"] = record_hash(record["kind"], record["subject"], record["slot"], record["content"])
-        before = record["chain"] = extend_chain(before, record["sha256"])
-    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    other = Home(tmp_path / "other")
-    with other.open() as copy:
-        with pytest.raises(InputError, match=message):
-            import_board(copy, other, read_export(tmp_path / "bad.jsonl"))
-        assert copy.records() == []
+
+    def rewrite(lines: list[dict[str, Any]]) -> None:
+        before, edited = START, False
+        for record in (line["record"] for line in lines if "record" in line):
+            if record["kind"] == kind and not edited:
+                content = json.loads(record["content"])
+                change(content)
+                edited, record["content"] = True, json.dumps(content)
+                record["sha256"] = record_hash(record["kind"], record["subject"], record["slot"], record["content"])
+            before = record["chain"] = extend_chain(before, record["sha256"])
+
+    assert_refused(store, tmp_path, rewrite, message)
 
 
 def test_files_that_are_no_exports(home: Home, tmp_path: Path) -> None:
@@ -455,5 +446,4 @@ def test_an_import_that_fails_in_the_database_leaves_no_board(store: BoardStore,
     with other.open() as copy:
         with pytest.raises(exc.IntegrityError):
             import_board(copy, other, replace(read, claims={**read.claims, None: 1}))  # type: ignore[dict-item]
-        assert copy.records() == []
-        assert import_board(copy, other, read) == len(store.records())
+        assert copy.records() == [] and import_board(copy, other, read) == len(store.records())

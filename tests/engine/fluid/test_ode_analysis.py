@@ -3,7 +3,6 @@
 Each exact identity is between rational functions of N, d and C; it is checked without rounding at many rational points.
 """
 
-import json
 from fractions import Fraction as F
 from itertools import product
 
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from ccenv.base.errors import InputError
-from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import (
     Bottleneck,
@@ -273,12 +270,6 @@ def test_phase_portrait_of_two_flows():
         assert line[-1][0] / line[-1][1] == pytest.approx(line[0][0] / line[0][1], rel=1e-6)
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exception is None, result.exception
-    return json.loads(result.output)
-
-
 @pytest.mark.parametrize(
     ("arguments", "theorem", "queue", "share", "loss_pct"),
     [
@@ -287,8 +278,8 @@ def run(*arguments):
         (("bbr2", "--flows", "10", "--buffer", "7"), 4, 9 / 41 * 437_500.0, 5 / 41, 0.0),
     ],
 )
-def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss_pct):
-    out = run("equilibrium", *arguments, "--stability")
+def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss_pct, answer):
+    out = answer(["ode", "equilibrium", *arguments, "--stability", "--json"])
     assert out["theorem"] == theorem
     assert out["queue_bytes"] == pytest.approx(queue)
     np.testing.assert_allclose(out["x_btl_Bps"], share * 12.5e6, rtol=1e-9)
@@ -301,12 +292,6 @@ def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss
     for key in ("eigenvalues", "automatic"):
         np.testing.assert_allclose([v["real"] for v in out["stability"][key]], expected, rtol=1e-6)
     assert out["stability"]["verdict"] == "asymptotically stable"
-
-
-def test_command_line_numeric_with_unequal_rtts():
-    out = run("equilibrium", "bbr2", "--flows", "2", "-s", "rtt_ms=30,40", "-s", "numeric=true")
-    assert out["regime"] == "numeric"
-    assert out["x_btl_Bps"][0] < out["x_btl_Bps"][1]
 
 
 POINTS = list(product((2, 3, 5), (F(1, 40), F(7, 100), F(3, 2)), (F(1), F(125, 10))))
@@ -467,21 +452,3 @@ def test_theorem_1_exactly(n, d, c):
         x = [s / cruising for s in shares]  # so that the arrival rate is C and the queue rests
         moves = [delivery(probing * x[i], c - shares[i], c) - x[i] for i in range(n)]
         assert all(m == 0 for m in moves) == (factor == 1)
-
-
-def test_one_flow_rests_for_every_shorter_queue():
-    """N = 1: eqs. 55 and 56 agree for every factor of at least 1, so theorem 1's "only if" needs two flows."""
-    c = F(7)
-    for factor in (F(1), F(9, 8), F(2)):
-        assert delivery(min(F(5, 4), factor) * c, F(0), c) - c == 0
-
-
-def test_equation_36_exactly():
-    """The derivative of eq. 35 by d_i: numerator 2 x_btl q sum_j x_j; the print lacks the factor q."""
-    for d, q, x_btl, others, c in product((F(1, 30), F(1, 10)), (F(1, 5), F(3)), (F(1, 2), F(2)), (F(1), F(5, 3)), (F(1), F(4))):
-        (rtt,) = variables([d])
-        rate = 2 * rtt * x_btl / (rtt + q / c)
-        slope = (rate * c / (rate + others)).slopes[0]
-        bottom = (2 * d * x_btl + (d + q / c) * others) ** 2
-        assert slope == 2 * x_btl * q * others / bottom
-        assert (slope == 2 * x_btl * others / bottom) == (q == 1)

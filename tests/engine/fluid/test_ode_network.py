@@ -1,16 +1,13 @@
 """Several bottlenecks: equilibria against closed forms and simulation, stability with delays against simulation."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from ccenv.base.errors import InputError
-from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.equilibria import cubic_window, network_equilibrium, reno_window
 from ccenv.engine.fluid.analysis.stability import Characteristic, network_stability
 from ccenv.engine.fluid.scenario import Scenario
@@ -34,8 +31,7 @@ def parking_lot(hops=3, rate=5.0, delay=10.0, access=5.0, buffer=20.0, cca="reno
 def test_windows_share_by_the_root_of_their_loss(hops, rate, delay, buffer):
     """Reno over a parking lot: w = sqrt(2 (1 - p)/p), so with small losses the long flow's window is 1/sqrt(K) of the others'."""
     point = network_equilibrium(parking_lot(hops, rate, delay, buffer=buffer))
-    assert point.residual < 1e-8
-    assert all(u == pytest.approx(1.0, rel=1e-8) for u in point.utilisation)
+    assert point.residual < 1e-8 and all(u == pytest.approx(1.0, rel=1e-8) for u in point.utilisation)
     path_loss = 1.0 - math.prod(1.0 - p for p in point.link_loss)
     assert point.loss[0] == pytest.approx(path_loss, rel=1e-9)
     for w, p in zip(point.windows_packets, point.loss, strict=True):
@@ -53,8 +49,7 @@ def test_one_flow_one_drop_tail_link_in_closed_form():
     tau = 0.03 + buffer / capacity
     bdp = capacity * tau / MSS
     (p,) = np.roots([1.0, -3.0, 3.0 + bdp**2 / 2, -1.0])[np.abs(np.roots([1.0, -3.0, 3.0 + bdp**2 / 2, -1.0]).imag) < 1e-9].real
-    assert point.link_loss[0] == pytest.approx(p, rel=1e-6)
-    assert point.rtt_s[0] == pytest.approx(tau)
+    assert point.link_loss[0] == pytest.approx(p, rel=1e-6) and point.rtt_s[0] == pytest.approx(tau)
     assert point.queue_bytes[0] == buffer
 
 
@@ -134,29 +129,23 @@ def test_deviations_decay_as_the_rightmost_root_says():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("analysis", "change", "message"),
     [
-        ({"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
-        ({"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
+        (network_equilibrium, {"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
+        (network_equilibrium, {"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
+        (network_stability, {"discipline": "drop-tail"}, "needs RED without averaging"),
+        (network_stability, {"cca": "cubic"}, "is that of reno"),
     ],
 )
-def test_what_has_no_equilibrium(change, message):
+def test_what_has_no_equilibrium_or_linearisation(analysis, change, message):
     with pytest.raises(InputError, match=message):
-        network_equilibrium(parking_lot(**change))
+        analysis(parking_lot(**change))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [({"discipline": "drop-tail"}, "needs RED without averaging"), ({"cca": "cubic"}, "is that of reno")]
-)
-def test_what_has_no_linearisation(change, message):
-    with pytest.raises(InputError, match=message):
-        network_stability(parking_lot(**change))
-
-
-def test_network_command(refused):
-    result = CliRunner().invoke(app, ["equilibrium", "parking_lot_reno", "--stability", "-s", "simulate=true", "--json"])
-    assert result.exception is None, result.exception
-    out = json.loads(result.output)
+def test_network_command(refused, answer):
+    out = answer(["ode", "equilibrium", "parking_lot_reno", "--stability", "-s", "simulate=true", "--json"])
+    unequal = answer(["ode", "equilibrium", "bbr2", "--flows", "2", "-s", "rtt_ms=30,40", "-s", "numeric=true", "--json"])
+    assert unequal["regime"] == "numeric" and unequal["x_btl_Bps"][0] < unequal["x_btl_Bps"][1]
     assert out["stability"]["verdict"] == "asymptotically stable"
     np.testing.assert_allclose(out["simulated"]["rate_Bps"], out["equilibrium"]["rate_Bps"], rtol=2e-3)
     refused(["ode", "equilibrium", "parking_lot"])

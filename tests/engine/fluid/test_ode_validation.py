@@ -19,9 +19,7 @@ from typer.testing import CliRunner
 from ccenv.base.errors import InputError
 from ccenv.base.figure import picture, save
 from ccenv.base.foreign import read_json
-from ccenv.benchmarks import speed
 from ccenv.benchmarks.fluid_plots import metric_figure, trace_figure, variables_figure
-from ccenv.cli.fluid import app
 from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence, phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import Bottleneck
 from ccenv.engine.fluid.parameters import CALIBRATED, PARAMETER_SETS
@@ -31,11 +29,12 @@ from ccenv.network.metrics.table import FLUID_METRICS
 from ccenv.simulation import read_scenario
 
 SUBSET = [
-    *[("bbr1", "drop-tail", b) for b in (1, 2, 5, 7)],
-    *[(mix, "drop-tail", b) for mix in ("bbr1/reno", "bbr1/cubic") for b in (1, 4, 5, 7)],
-    *[("bbr2", "drop-tail", b) for b in (1, 2, 4, 5, 7)],
+    *[("bbr1", "drop-tail", b) for b in (1, 2, 5)],
+    *[(mix, "drop-tail", b) for mix in ("bbr1/reno", "bbr1/cubic") for b in (4, 5)],
+    *[("bbr2", "drop-tail", b) for b in (1, 4, 7)],
     *[(mix, "drop-tail", b) for mix in ("reno", "cubic") for b in (1, 7)],
-    *[(mix, "red", b) for mix in ("bbr1", "bbr1/reno", "bbr2/reno", "bbr2/cubic") for b in (1, 7)],
+    *[(mix, "red", b) for mix in ("bbr1", "bbr2/cubic") for b in (1, 7)],
+    ("bbr1/reno", "red", 7),
 ]
 
 
@@ -57,60 +56,34 @@ def cells():
     )
 
 
-def test_bbr1_loses_a_fifth_in_shallow_buffers_and_nothing_in_deep_ones(cells):
+def test_what_the_paper_says_of_drop_tail(cells):
+    """BBRv1 loses a fifth in shallow buffers and starves loss-based flows up to 4 BDP; BBRv2's queue is least near 4 BDP."""
     assert all(17 < v < 22 for v in cells.values("loss_pct", "bbr1", "drop-tail", (1, 2)))
-    assert all(v < 0.1 for v in cells.values("loss_pct", "bbr1", "drop-tail", (5, 7)))
-
-
-def test_bbr1_starves_loss_based_flows_up_to_4_bdp(cells):
+    assert all(v < 0.1 for v in cells.values("loss_pct", "bbr1", "drop-tail", (5,)))
     mixes = ("bbr1/reno", "bbr1/cubic")
-    assert all(0.4 < v < 0.6 for v in cells.values("jain", mixes, "drop-tail", (1, 4)))
-    assert all(v > 0.7 for v in cells.values("jain", mixes, "drop-tail", (5, 7)))
-
-
-def test_bbr2_occupancy_has_its_minimum_near_4_bdp(cells):
-    used = dict(zip((1, 2, 4, 5, 7), cells.values("occupancy_pct", "bbr2", "drop-tail", (1, 2, 4, 5, 7)), strict=True))
-    assert used[1] > used[2] > used[4] < used[5] < used[7]
-    assert used[7] > 1.5 * used[4]
-
-
-def test_loss_based_flows_lose_little_and_fill_the_link(cells):
+    assert all(0.4 < v < 0.6 for v in cells.values("jain", mixes, "drop-tail", (4,)))
+    assert all(v > 0.7 for v in cells.values("jain", mixes, "drop-tail", (5,)))
+    shallow, least, deep = cells.values("occupancy_pct", "bbr2", "drop-tail", (1, 4, 7))
+    assert shallow > least < deep / 1.5
     assert all(v < 0.3 for v in cells.values("loss_pct", ("reno", "cubic"), "drop-tail", (1, 7)))
     assert all(v > 95 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (1,)))  # published: 95.9, 100
     assert all(v > 99 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (7,)))
-
-
-def test_utilisation(cells):
-    assert all(v > 99 for v in cells.values("utilisation_pct", "bbr1", "drop-tail", (1, 2, 5, 7)))
-    assert all(96 < v < 99.5 for v in cells.values("utilisation_pct", "bbr2", "drop-tail", (1, 2, 4, 5, 7)))
+    assert all(v > 99 for v in cells.values("utilisation_pct", "bbr1", "drop-tail", (1, 2, 5)))
+    assert all(96 < v < 99.5 for v in cells.values("utilisation_pct", "bbr2", "drop-tail", (1, 4, 7)))
 
 
 def test_red_is_flat_in_the_buffer(cells):
-    for mix in ("bbr1", "bbr1/reno", "bbr2/reno", "bbr2/cubic"):
+    for mix in ("bbr1", "bbr2/cubic"):
         loss = cells.values("loss_pct", mix, "red", (1, 7))
         assert abs(loss[0] - loss[1]) < 1.5
     assert all(17 < v < 22 for v in cells.values("loss_pct", "bbr1", "red", (1, 7)))
-    assert all(v < 0.6 for v in cells.values("jain", "bbr1/reno", "red", (1, 7)))
-    assert all(v > 50 for v in cells.values("first_share_pct", ("bbr2/reno", "bbr2/cubic"), "red", (1, 7)))
+    assert all(v < 0.6 for v in cells.values("jain", "bbr1/reno", "red", (7,)))
+    assert all(v > 50 for v in cells.values("first_share_pct", "bbr2/cubic", "red", (1, 7)))
 
 
-def test_sweep_command_prints_the_cells():
-    arguments = [
-        "sweep",
-        "validation",
-        "--params",
-        "artefact",
-        "-s",
-        "mixes=reno",
-        "-s",
-        "disciplines=red",
-        "-s",
-        "step_ms=0.5",
-        "--json",
-    ]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exception is None, result.exception
-    out = json.loads(result.output)
+def test_sweep_command_prints_the_cells(answer):
+    settings = ["-s", "mixes=reno", "-s", "disciplines=red", "-s", "step_ms=0.5"]
+    out = answer(["ode", "sweep", "validation", "--params", "artefact", *settings, "--json"])
     assert [c["buffer_bdp"] for c in out["cells"]] == [1, 2, 3, 4, 5, 6, 7]
     keys = {"mix", "discipline", "buffer_bdp", *FLUID_METRICS, "first_share_pct"}
     for cell in out["cells"]:
@@ -125,9 +98,7 @@ def test_convergence_table():
     sweep = load_sweep("validation", mixes=["bbr1", "reno"], disciplines=["drop-tail"], buffers_bdp=[1, 6], duration_s=6.0)
     coarse, fine = convergence(sweep, [0.1, 0.05, 0.4])[::-1]
     assert (fine["step_ms"], fine["reference_ms"], coarse["step_ms"]) == (0.1, 0.05, 0.4)
-    assert fine["jain_largest"] <= 0.01
-    assert fine["loss_pct_largest"] <= 0.13
-    assert fine["occupancy_pct_largest"] <= 1.6
+    assert fine["jain_largest"] <= 0.01 and fine["loss_pct_largest"] <= 0.13 and fine["occupancy_pct_largest"] <= 1.6
     assert fine["cells_within_pct"] == 100.0
     assert coarse["loss_pct_largest"] > fine["loss_pct_largest"]
     with pytest.raises(InputError, match=r"step_ms 7 is larger than the smallest delay, 5.1 ms"):
@@ -145,8 +116,7 @@ def fake_cells(loss):
 
 def test_judge_can_say_no():
     results = judge(fake_cells(50.0))
-    assert len(results) == len(STATEMENTS) == 18
-    assert not all(r["holds"] for r in results)
+    assert len(results) == len(STATEMENTS) == 18 and not all(r["holds"] for r in results)
     assert not results[0]["holds"] and results[0]["measured"] == "50.00 to 50.00"
     with pytest.raises(KeyError):
         judge(fake_cells(50.0)[1:])
@@ -164,15 +134,14 @@ def test_report_is_self_contained():
     assert "The packet engine was not run for this page" in page
     holding = sum(r["holds"] for r in judge(fake_cells(18.0)))
     assert 0 < holding < len(STATEMENTS)
-    assert page.count("<td class=yes>") == holding
-    assert page.count("<td class=no>") == len(STATEMENTS) - holding
-    few = [report_html(sweep, fake_cells(1.0)[:3]) for _ in range(2)]
-    assert few[0] == few[1]
-    assert "Not shown" in few[0]
+    assert page.count("<td class=yes>") == holding and page.count("<td class=no>") == len(STATEMENTS) - holding
 
 
-def test_report_sets_the_packet_engine_beside_the_fluid_model():
+def test_report_sets_the_packet_engine_beside_the_fluid_model(monkeypatch):
+    monkeypatch.setattr("tables.fluid_statements.picture", lambda figure, suffix: b"")
     sweep = load_sweep("validation")
+    few = [report_html(sweep, fake_cells(1.0)[:3]) for _ in range(2)]
+    assert few[0] == few[1] and "Not shown" in few[0]
     packets = [cell | {"runs": 3} for cell in fake_cells(50.0)]
     page = report_html(sweep, fake_cells(18.0), packets)
     both = [sum(r["holds"] for r in judge(fake_cells(loss))) for loss in (18.0, 50.0)]
@@ -182,49 +151,40 @@ def test_report_sets_the_packet_engine_beside_the_fluid_model():
     assert "mean of 3 runs" in page
 
 
-def test_pictures(tmp_path):
+def test_pictures(tmp_path, answer):
     run = simulate(load_scenario("parking_lot", step_ms=0.5, duration_s=6.0), 0.01)
     draw = (lambda: trace_figure([run]), lambda: variables_figure(run, 1), lambda: metric_figure(fake_cells(3.0), "jain"))
     assert picture(draw[2](), ".svg") == picture(draw[2](), ".svg")
     for figure in draw:
         save(figure(), tmp_path / "a.png")
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match=r"flow must be in 0..2 .got 3"):
-        variables_figure(run, 3)
-    with pytest.raises(InputError, match=r"no trace"):
-        trace_figure([simulate(run.scenario)])
-    with pytest.raises(InputError, match=r"unknown metric 'fairness'"):
-        metric_figure(fake_cells(3.0), "fairness")
-    with pytest.raises(InputError, match=r"ends in"):
-        save(trace_figure([run]), tmp_path / "a.pdf")
-
-
-def test_commands_write_what_they_say(tmp_path):
-    plot, variables, phase = tmp_path / "t.svg", tmp_path / "v.png", tmp_path / "p.png"
-    for arguments in (
-        ["run", "trace_bbr1_red", "-s", "step_ms=0.5", "--plot", str(plot), "-s", f"variables={variables}"],
-        ["equilibrium", "bbr1", "--flows", "2", "--buffer", "1", "-s", "plane=shares", "--plot", str(phase)],
+    for refused, said in (
+        (lambda: variables_figure(run, 3), r"flow must be in 0..2 .got 3"),
+        (lambda: trace_figure([simulate(run.scenario)]), r"no trace"),
+        (lambda: metric_figure(fake_cells(3.0), "fairness"), r"unknown metric 'fairness'"),
+        (lambda: save(trace_figure([run]), tmp_path / "a.pdf"), r"ends in"),
     ):
-        result = CliRunner().invoke(app, arguments)
-        assert result.exception is None, result.exception
+        with pytest.raises(InputError, match=said):
+            refused()
+    plot, variables, phase = tmp_path / "t.svg", tmp_path / "v.png", tmp_path / "p.png"
+    answer(["ode", "run", "trace_bbr1_red", "-s", "step_ms=0.5", "--plot", str(plot), "-s", f"variables={variables}", "--json"])
+    two = ["bbr1", "--flows", "2", "--buffer", "1", "-s", "plane=shares"]
+    answer(["ode", "equilibrium", *two, "--plot", str(phase), "--json"])
     assert all(p.stat().st_size > 1000 for p in (plot, variables, phase))
-
-
-def test_timed_scenario_runs():
-    metrics = simulate(speed.mixed_flows(0.5)).metrics
-    assert len(metrics.rate_Bps) == 10
 
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "data" / "fluid-published.json"
 
 
 def test_artefact_is_near_the_published_simulator():
-    """Nine cells of both sweeps against recorded numbers of the published simulator."""
-    for name in ("validation", "validation_short_rtt"):
-        chosen = {"mixes": ["bbr2", "bbr1/cubic", "reno"], "disciplines": ["drop-tail"], "buffers_bdp": [1, 4, 7]}
-        sweep = load_sweep(name, params="artefact", **chosen)
+    """Cells of both sweeps against recorded numbers of the published simulator; all of them in the slow test below."""
+    for name, mixes, buffers in (
+        ("validation", ["bbr2", "bbr1/cubic", "reno"], [1, 4]),
+        ("validation_short_rtt", ["bbr2"], [1, 7]),
+    ):
+        sweep = load_sweep(name, params="artefact", mixes=mixes, disciplines=["drop-tail"], buffers_bdp=buffers)
         found = published_distance(sweep.run(), PUBLISHED, name)
-        assert (found["cells"], found["within"]) == (9, 9), found
+        assert found["cells"] == found["within"] == len(mixes) * len(buffers), found
 
 
 def test_distance_to_the_published_numbers_sees_what_is_beyond(tmp_path):
@@ -260,10 +220,8 @@ def test_statements_on_the_full_sweep():
 def test_step_convergence_of_the_full_sweep():
     """A step of 0.1 ms against 0.05 ms: on average within tolerance, nine cells of ten (thresholds amplify digits)."""
     (row,) = convergence(load_sweep("validation"), [0.05, 0.1])
-    assert row["loss_pct_mean"] <= TOLERANCES["loss_pct"]
-    assert row["jain_mean"] <= TOLERANCES["jain"]
-    assert row["occupancy_pct_mean"] <= TOLERANCES["occupancy_pct"]
-    assert row["cells_within_pct"] >= 90.0
+    assert row["loss_pct_mean"] <= TOLERANCES["loss_pct"] and row["jain_mean"] <= TOLERANCES["jain"]
+    assert row["occupancy_pct_mean"] <= TOLERANCES["occupancy_pct"] and row["cells_within_pct"] >= 90.0
 
 
 @pytest.mark.slow
@@ -311,8 +269,7 @@ def test_errors_are_counted_in_bands(kernel):
         delivered_Bps = (1.0,)
 
     errors = case.error(Metrics)
-    assert errors["utilisation"] == pytest.approx(2.0)
-    assert errors["queue"] == pytest.approx(2.0)
+    assert errors["utilisation"] == pytest.approx(2.0) and errors["queue"] == pytest.approx(2.0)
     assert errors["loss"] == pytest.approx(2.0)  # 0.04 points are two bands; a factor of 2.5 would be more
     assert "shares" not in errors
     assert calibration.score([{"a": 2.0, "b": 100.0}]) == 3.0
@@ -423,10 +380,8 @@ def test_differences():
     packets = [key | dict.fromkeys(names, 1.0) | {"jain": jain} for key, jain in zip(keys, (0.2, 0.4, 0.9), strict=True)]
     rows = {row["metric"]: row for row in compare(fluid, packets)}
     assert rows["jain"]["mean_difference"] == pytest.approx(0.3)
-    assert rows["jain"]["largest_difference"] == pytest.approx(0.6)
-    assert rows["jain"]["at"] == "bbr1, red, 3 BDP"
-    assert rows["jain"]["rank_correlation"] == pytest.approx(1.0)
-    assert rows["loss_pct"]["rank_correlation"] is None
+    assert rows["jain"]["largest_difference"] == pytest.approx(0.6) and rows["jain"]["at"] == "bbr1, red, 3 BDP"
+    assert rows["jain"]["rank_correlation"] == pytest.approx(1.0) and rows["loss_pct"]["rank_correlation"] is None
 
 
 def test_compare_command():
