@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import Field
@@ -161,8 +162,10 @@ def write_parquet(records: list[dict[str, Any]], file: FilePath) -> None:
         raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
 
 
-def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
-    """Summarise the records of a suite, one entry per sender, best nominal score first.
+def summarise(
+    suite: SuiteBase, records: list[CellData], intervals: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """Summarise the records of a suite, one entry per sender, best nominal score first; ``intervals`` replaces that of the score.
 
     Entries have ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against`` (adversary ->
     metric -> mean over its cells, None where it is undefined in all) and ``worst_case``; where adversaries have several goals
@@ -176,7 +179,7 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
                 "agent": agent,
                 "agent_sha256": agent_records[0]["agent_sha256"],
                 "n_cells": len(agent_records),
-                "score": _score(suite, agent_records),
+                "score": _score(suite, agent_records, intervals.get(agent)),
                 "against": {
                     opponent: {
                         name: mean_defined(r["metrics"].get(name) for r in agent_records if r["adversary"] == opponent)
@@ -192,7 +195,7 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
     return sorted(entries, key=lambda e: (e["score"] is None, -sign * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
-def _score(suite: SuiteBase, agent_records: list[CellData]) -> dict[str, Any] | None:
+def _score(suite: SuiteBase, agent_records: list[CellData], interval: Mapping[str, Any] | None) -> dict[str, Any] | None:
     tasks: dict[str, list[float]] = {}
     for record in agent_records:
         value = record["metrics"].get(suite.score.metric)
@@ -200,7 +203,10 @@ def _score(suite: SuiteBase, agent_records: list[CellData]) -> dict[str, Any] | 
             tasks.setdefault(record["scenario"], []).append(value)
     if not tasks:
         return None
-    return {"metric": suite.score.metric, "adversary": suite.score.adversary, **asdict(estimate(list(tasks.values())))}
+    score = asdict(estimate(list(tasks.values())))
+    if interval is not None and interval["beside"] is None:
+        score |= {name: interval[name] for name in ("iqm", "low", "high")}
+    return {"metric": suite.score.metric, "adversary": suite.score.adversary, **score}
 
 
 def mean_defined(values: Iterable[float | None]) -> float | None:

@@ -82,7 +82,7 @@ def run(
             return _run_quic(out or RUNS / QUIC, only or (), others, held, json, fresh=fresh)
         return _run_live(only, out, [*others, "--fresh"] if fresh else others, held, json)
     suite = as_suite(name)
-    folder = out or RUNS / suite.name
+    folder = out or RUNS / (suite.name if held["half_width"] is None else f"{suite.name}-adaptive")
     with progress_bar(f"suite {suite.name}") as show:
         manifest = run_suite(
             name,
@@ -92,6 +92,8 @@ def run(
             extra_metrics=metric or (),
             only=only or (),
             limit=limit,
+            half_width=held["half_width"],
+            beside=held["beside"],
             backend=held["backend"],
             workers=jobs,
             fresh=fresh,
@@ -147,6 +149,10 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         rows.append([entry["agent"], interval, *(means[m.name] for m in measures), case["value"] if case else None, found_by])
     title = f"suite {suite.name} version {suite.version}, means against {suite.score.adversary}; {manifest['n_cells']} cells"
     print_table(title, columns, rows)
+    if intervals := manifest.get("interval"):
+        columns = ["agent", "score", "half-width", "reached", "runs", "forecast after the first round"]
+        rows = [[n, i["iqm"], i["half_width"], i["reached"], i["n_runs"], i["forecast"]] for n, i in intervals.items()]
+        print_table("runs that the interval took", columns, rows)
     if suite.table:
         numbers = [[agent, *values.values()] for agent, values in manifest["table"].items()]
         print_table("what the suite is about", ["agent", *suite.table], numbers)

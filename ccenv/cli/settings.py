@@ -98,7 +98,7 @@ SOURCES: dict[str, Source] = {
             "seed": _own(int, 0, "of its random numbers"),
         }
     ),
-    "bench run": Source(more=_LOCAL),
+    "bench run": Source("ccenv.benchmarks.run.runner:run_suite", ("half_width", "beside"), _LOCAL),
     "compare": Source(
         "ccenv.benchmarks.compare:compare",
         ("jitter", "adversary", "seeds", "limit"),

@@ -64,6 +64,7 @@ TABLES = {
     **{f"coexistence-{name}": Table(partial(suites.coexistence, columns=columns), ("company.json",))
        for name, columns in suites.COEXISTENCE.items()},
     "coexistence-beliefs": Table(partial(suites.coexistence, columns=suites.BELIEFS), ("company-beliefs.json",)),
+    "adaptive": Table(suites.adaptive, ("adaptive.json",)),
     "agents-deviations": Table(code.deviations),
     "rooms": Table(code.rooms),
     "former-commands": Table(code.former_commands),

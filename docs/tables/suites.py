@@ -53,6 +53,34 @@ def reproduction() -> Rows:
     ]
 
 
+def adaptive() -> Rows:
+    """Return the runs that an interval takes: as planned, and with one number for all; what is saved, and how often it holds."""
+    rows = []
+    for suite, record in read_json(DATA / "adaptive.json").items():
+        for half_width in dict.fromkeys(row["half_width"] for row in record["rows"]):
+            senders = [row for row in record["rows"] if row["half_width"] == half_width]
+            most = max(row["equal"] for row in senders)
+            for row in senders:
+                counts = {name: f"{row[name]:.0f}" for name in ("planned", "equal", "forecast")}
+                told = {"suite": suite, "half-width": f"{half_width:g}", "sender": row["sender"], **counts}
+                rows.append({**told, "saved": f"{1 - row['planned'] / most:.0%}", "coverage": f"{row['coverage']:.3f}"})
+            planned, equal = (fmean(row[name] for row in senders) for name in ("planned", "equal"))
+            counts = {"planned": f"{planned:.0f}", "equal": f"{equal:.0f}", "forecast": ""}
+            coverage = f"{fmean(row['coverage'] for row in senders):.3f}"
+            saved = f"{1 - planned / most:.0%}"
+            rows.append(
+                {
+                    "suite": suite,
+                    "half-width": f"{half_width:g}",
+                    "sender": "mean",
+                    **counts,
+                    "saved": saved,
+                    "coverage": coverage,
+                }
+            )
+    return rows
+
+
 def statements(suite: str) -> Rows:
     """Return published and measured values of a paper's suite."""
     rows = []

@@ -241,9 +241,11 @@ def trace_cells(
     adversaries: Sequence[Player],
     user_metrics: tuple[OwnMetric, ...],
     keys: int = 1 << 53,
+    seeds: Sequence[int] | None = None,
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
     """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order."""
-    for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
+    seeds = suite.seeds if seeds is None else seeds
+    for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, seeds):
         key = suite.run_key(case.name, seed) % keys
         path = case.path(key)
         yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,12 +75,17 @@ class CurveCell(TraceCell):
         return Window(trace, self.first_row, self.steps)
 
 
-def make_curve_cells(suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[CurveCell]:
-    """Return all cells of a suite, in its order. Raises InputError for unknown players, or a path that does not fit the grid."""
+def make_curve_cells(
+    suite: Suite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS, seeds: Sequence[int] | None = None
+) -> list[CurveCell]:
+    """Return all cells of a suite, or of these seeds, in its order.
+
+    Raises InputError for unknown players, or a path that does not fit the grid.
+    """
     adversaries = [*(adversary_player(spec) for spec in additions.without(suite.adversaries)), *additions.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
     out = []
-    for case, path, fields in trace_cells(suite, agents, adversaries, additions.metrics):
+    for case, path, fields in trace_cells(suite, agents, adversaries, additions.metrics, seeds=seeds):
         scenario = case.scenario
         steps, first_row = suite.rows(make_grid(path, suite.steps_per_rtt).dt_s)
         others = competitors[scenario.name]

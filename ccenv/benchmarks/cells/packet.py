@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,14 +91,19 @@ class PacketCell(Cell):
         return read_scenario({**self.network, "flows": flows}, f"scenario {self.scenario}")
 
 
-def make_packet_cells(suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[PacketCell]:
-    """Return all cells of a suite, in its order. Raises InputError for a network that cannot be, or unknown senders."""
+def make_packet_cells(
+    suite: PacketSuite, agents: list[Player], additions: UserAdditions = NO_ADDITIONS, seeds: Sequence[int] | None = None
+) -> list[PacketCell]:
+    """Return all cells of a suite, or of these seeds, in its order.
+
+    Raises InputError for a network that cannot be, or unknown senders.
+    """
     if additions.adversaries:
         raise InputError(f"suite {suite.name!r} plays networks packet by packet: it takes no --adversary")
     out = []
     for case in suite.cases:
         for agent in agents if case.scenario.uses_agent else [FIXED]:
-            for seed in suite.seeds:
+            for seed in suite.seeds if seeds is None else seeds:
                 out.append(_cell(suite, case, agent, seed, additions.metrics))
     return out
 

@@ -36,6 +36,7 @@ from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.cells.packet import FIXED, cells_code, make_packet_cells
 from ccenv.benchmarks.report.page import PICTURE, write_picture, write_worst_traces
 from ccenv.benchmarks.results import ASKED, PARQUET, Manifest, Records, describe_user_metrics, summarise, write_parquet
+from ccenv.benchmarks.run.adaptive import BY_INFLUENCE, Plans
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import open_cells, open_run
 from ccenv.benchmarks.suite.base import CellData, SuiteBase
@@ -59,6 +60,8 @@ def run_suite(
     extra_metrics: Sequence[str] = (),
     only: Sequence[str] = (),
     limit: int | None = None,
+    half_width: float | None = None,
+    beside: str | None = None,
     backend: str = "local",
     workers: int | None = None,
     fresh: bool = False,
@@ -78,6 +81,8 @@ def run_suite(
         extra_metrics: names, Python files or plugins of further metrics.
         only: patterns of ``scenario/agent/adversary/seed`` with ``*``; empty: all.
         limit: largest number of cells to play now.
+        half_width: of each sender's score: seeds are added where they narrow its interval most, until it is reached.
+        beside: label of a sender: half_width is that of the difference to its score, over the same seeds.
         backend: one of ``BACKENDS``; it does not change the results.
         workers: processes; by default one per usable core.
         fresh: discard the contents of the folder.
@@ -101,7 +106,13 @@ def run_suite(
     )
     suite = _extend_suite(suite, additions, [name for name in extra_metrics if name in METRICS])
     agents = _players(suite, extra_agents)
-    cells = make_cells(suite, agents, additions)
+    plans = None
+    if half_width is not None or beside is not None:
+        if only:
+            raise InputError("half_width chooses the runs by itself: leave out --only")
+        plans = Plans(suite, [player.label for player in agents], half_width, beside)
+        suite = plans.suite
+    cells = make_cells(suite, agents, additions, plans.first_seeds if plans else None)
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
@@ -116,23 +127,35 @@ def run_suite(
         if older := sum(record.get("code_sha256") not in codes for record in finished.lines):
             text = f"{out}: {older} finished cells are of older code (a statement they reach has changed) and count as missing"
             warnings.warn(text, CcenvWarning, stacklevel=2)
-        unfinished = [cell for cell in chosen if cell.key not in stored][:limit]
-        done = len(chosen) - sum(cell.key not in stored for cell in chosen)
-        progress(done, done + len(unfinished))
         failed: list[dict[str, str]] = []
-        for batch in play_cells(unfinished, backend, workers or _cores()):
-            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
-            records = [record for record in batch if FAILED not in record]
-            finished.append(*records)
-            stored |= {record["key"]: record for record in records}
-            done += len(batch)
-            progress(done, len(chosen) if limit is None else done + len(unfinished))
+        played = 0
+        while True:
+            unfinished = [cell for cell in chosen if cell.key not in stored][: None if limit is None else limit - played]
+            done = sum(cell.key in stored for cell in chosen)
+            progress(done, done + len(unfinished))
+            for batch in play_cells(unfinished, backend, workers or _cores()):
+                failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in batch if FAILED in one]
+                records = [record for record in batch if FAILED not in record]
+                finished.append(*records)
+                stored |= {record["key"]: record for record in records}
+                done += len(batch)
+                progress(done, len(chosen) if limit is None else done + len(unfinished))
+            played += len(unfinished)
+            if plans is None or failed or played == limit or any(cell.key not in stored for cell in cells):
+                break
+            further = make_wanted(plans, agents, additions, _order_records(cells, stored))
+            if not further:
+                break
+            cells, chosen = cells + further, chosen + further
         records = _order_records(cells, stored)
         labels = {player.label for player in agents} | {FIXED.label}
         kept = {record["agent"] for record in records} - labels
         others = [agent for agent in earlier if agent["label"] in kept]
-        manifest = Manifest(_manifest(suite, [asdict(player) for player in agents] + others, cells, records), failed=failed)
+        players, intervals = [asdict(player) for player in agents] + others, plans.describe() if plans else {}
+        manifest = Manifest(_manifest(suite, players, cells, records, intervals), failed=failed)
         manifest |= {**described, ASKED: plain(request)}
+        if plans is not None:
+            manifest |= {"interval": intervals, "complete": plans.finished}
         if pictures:
             if isinstance(suite, Suite):
                 write_worst_traces(out, [c for c in cells if isinstance(c, TraceCell)], records, manifest["summary"])
@@ -244,11 +267,29 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS) -> list[Cell]:
-    """Return all cells of a suite, in its order. Raises InputError for unknown players, or an invalid network."""
+def make_wanted(plans: Plans, agents: list[Player], additions: UserAdditions, records: Sequence[CellData]) -> list[Cell]:
+    """Return the cells that plans want next, in the order of senders and seeds."""
+    wanted = dict.fromkeys(plans.wanted(records))
+    cells: list[Cell] = []
+    for player in agents:
+        for seed in plans.suite.seeds:
+            if of_seed := {case for label, case, number in wanted if (label, number) == (player.label, seed)}:
+                made = make_cells(plans.suite, [player], additions, [seed])
+                nominal = plans.suite.score.adversary
+                cells += [cell for cell in made if cell.scenario in of_seed and cell.opponent == nominal and cell.agent == player]
+    return cells
+
+
+def make_cells(
+    suite: SuiteBase, agents: list[Player], additions: UserAdditions = NO_ADDITIONS, seeds: Sequence[int] | None = None
+) -> list[Cell]:
+    """Return all cells of a suite, in its order; of ``seeds`` only, if given.
+
+    Raises InputError for unknown players, or an invalid network.
+    """
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
-        cells += make_packet_cells(suite, agents, additions)
+        cells += make_packet_cells(suite, agents, additions, seeds)
     elif isinstance(suite, LiveSuite):
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
@@ -258,7 +299,7 @@ def make_cells(suite: SuiteBase, agents: list[Player], additions: UserAdditions 
     elif isinstance(suite, Suite) and suite.engine == "attack":
         cells += make_attack_cells(suite, agents, additions)
     elif isinstance(suite, Suite):
-        cells += make_curve_cells(suite, agents, additions)
+        cells += make_curve_cells(suite, agents, additions, seeds)
     if not cells:
         raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return cells
@@ -278,7 +319,13 @@ def _order_records(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list
     return current + sorted(others, key=lambda record: str(record["agent"]))
 
 
-def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(
+    suite: SuiteBase,
+    agents: list[dict[str, Any]],
+    cells: list[Cell],
+    records: list[dict[str, Any]],
+    intervals: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
     finished = {record["key"] for record in records}
     return {
         "suite": plain(suite.model_dump()),
@@ -293,13 +340,13 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         "finished_at": now(),
         "statistics": {
             "aggregate": "interquartile mean",
-            "interval": "percentile bootstrap, stratified by scenario",
+            "interval": BY_INFLUENCE if intervals else "percentile bootstrap, stratified by scenario",
             "confidence": CONFIDENCE,
             "replicates": REPLICATES,
             "generator": "numpy Philox",
             "seed": SEED,
         },
-        "summary": summarise(suite, records),
+        "summary": summarise(suite, records, intervals),
         "references": check_all(suite, records),
         **({"table": compute_table(suite, records)} if suite.table else {}),
         **({"solved": [row for game in games for row in game.rows()]} if (games := getattr(suite, "solved", ())) else {}),

@@ -1,0 +1,149 @@
+"""Runs until an interval is reached: the interval beside plain references, the plan, and interrupted runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from ccenv.base.errors import InputError
+from ccenv.benchmarks.run.adaptive import FIRST_RUNS, MOST_RUNS, Plan, estimate_known, influences
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.statistics import interquartile_mean
+from ccenv.benchmarks.suite.curve import load_suite
+
+
+def trimmed(tasks: list[np.ndarray]) -> float:
+    """The interquartile mean with equal weights of the tasks, by repeating each run until all tasks are as long."""
+    length = int(np.lcm.reduce([len(runs) for runs in tasks])) * 4
+    return float(interquartile_mean(np.concatenate([np.repeat(runs, length // len(runs)) for runs in tasks])))
+
+
+def test_each_task_has_the_same_weight() -> None:
+    generator = np.random.default_rng(0)
+    for sizes in ((4, 4, 4), (3, 8, 5), (2, 30, 7)):
+        tasks = [generator.normal(place, 1, size) for place, size in enumerate(sizes)]
+        assert influences(tasks)[0] == pytest.approx(trimmed(tasks), rel=1e-12)
+
+
+def test_influence_is_what_a_run_that_counts_more_moves() -> None:
+    generator = np.random.default_rng(1)
+    tasks = [generator.uniform(0, 1, 40) for _ in range(3)]
+    iqm, influence = influences(tasks)
+    for place in (0, 17):
+        heavier = [np.concatenate([np.repeat(tasks[0], 50), np.full(5, tasks[0][place])]), tasks[1], tasks[2]]
+        share = 5 / (50 * 40 + 5) / 3
+        expected = share * (influence[0][place] - influence[0].mean())
+        assert influences(heavier)[0] - iqm == pytest.approx(expected, abs=0.2 * share)
+
+
+def population(kind: str) -> dict[str, Any]:
+    """Scenario -> a draw of one run: of one kind of noise, or of several with very different spread."""
+    if kind == "even":
+        return {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.1) for place in range(8)}
+    draws: dict[str, Any] = {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.02) for place in range(6)}
+    return draws | {"two": lambda g: g.choice([0.2, 0.7]), "wide": lambda g: g.uniform(0, 1)}
+
+
+@pytest.mark.parametrize("kind", ["even", "uneven"])
+def test_the_interval_holds_the_truth_and_the_forecast_the_number_of_runs(kind: str) -> None:
+    draws, generator = population(kind), np.random.default_rng(2)
+    many = [np.array([draw(generator) for _ in range(20_000)]) for draw in draws.values()]
+    truth, inside, runs, forecasts = influences(many)[0], 0, [], []
+    for _ in range(120):
+        sequence = {name: [float(draw(generator)) for _ in range(MOST_RUNS)] for name, draw in draws.items()}
+        plan = Plan(list(draws), 0.02, lambda name, n, sequence=sequence: sequence[name][:n])
+        plan.advance()
+        assert plan.finished and plan.known is not None and plan.known.half_width <= 0.02
+        inside += abs(plan.known.iqm - truth) <= plan.known.half_width
+        runs.append(plan.rounds[-1]["runs"])
+        forecasts.append(plan.rounds[0]["forecast"])
+    assert inside >= 0.9 * 120
+    assert np.mean(forecasts) == pytest.approx(np.mean(runs), rel=0.15)
+    if kind == "uneven":  # most runs go where the spread is
+        assert plan.counts[-2:].min() > 3 * plan.counts[:-2].max()
+
+
+def test_a_difference_of_equal_runs_needs_no_more() -> None:
+    runs = [np.arange(6.0), np.arange(6.0) ** 2]
+    known = estimate_known(runs, runs)
+    assert (known.iqm, known.half_width) == (0, 0)
+    shifted = estimate_known([r + 1 for r in runs], runs)
+    assert shifted.iqm == pytest.approx(1) and shifted.half_width == pytest.approx(0, abs=1e-12)
+
+
+def test_scenarios_without_a_score_end_the_plan() -> None:
+    plan = Plan(["a", "b"], 0.1, lambda _, n: [None] * n)
+    plan.advance()
+    assert plan.finished and plan.known is None
+    partly = Plan(["a", "b"], 0.1, lambda name, n: [None] * n if name == "a" else [0.5] * n)
+    partly.advance()
+    assert partly.finished and partly.known is not None and partly.rounds[-1]["runs"] == 2 * FIRST_RUNS
+
+
+def suite_file(folder: Path, **changes: Any) -> str:
+    """A grid of two buffers with a drawn rate and random loss."""
+    network = {
+        "links": [{"rate_mbps": "$rate", "buffer_bdp": "$buffer"}],
+        "flows": [{"sender": "$agent", "rtt_ms": 20, "loss_rate": 0.002}],
+    }
+    data = {
+        "format": "ccenv-suite",
+        "format_version": 1,
+        "name": "drawn",
+        "version": 1,
+        "engine": "packet",
+        "duration_s": 1,
+        "warm_up_s": 0.2,
+        "seeds": [7, 1],
+        "agents": ["reno", "vegas"],
+        "scenarios": [{"name": "grid", "parameters": {"rate": {"low": 2, "high": 16}, "buffer": [0.5, 2]}, "network": network}],
+        "metrics": ["utilisation"],
+        "score": {"metric": "utilisation", "adversary": "network"},
+    }
+    file = folder / "drawn.yaml"
+    file.write_text(yaml.safe_dump({**data, **changes}))
+    return str(file)
+
+
+def test_interrupted_runs_end_as_others_do(tmp_path: Path) -> None:
+    suite = suite_file(tmp_path)
+    whole = run_suite(suite, tmp_path / "whole", half_width=0.01, pictures=False)
+    assert whole["complete"] and whole["interval"]["reno"]["reached"] and whole["interval"]["vegas"]["reached"]
+    for agent, known in whole["interval"].items():
+        of_agent = [
+            record for record in Path(tmp_path, "whole", "cells.jsonl").read_text().splitlines() if f'"{agent}"' in record
+        ]
+        assert len(of_agent) == sum(known["runs"].values()) == known["n_runs"] > 2 * FIRST_RUNS
+        entry = next(entry for entry in whole["summary"] if entry["agent"] == agent)
+        assert (entry["score"]["iqm"], entry["score"]["low"]) == (known["iqm"], known["low"])
+    parts = run_suite(suite, tmp_path / "parts", half_width=0.01, limit=9, pictures=False)
+    assert not parts["complete"]
+    while not parts["complete"]:
+        parts = run_suite(suite, tmp_path / "parts", half_width=0.01, limit=25, pictures=False)
+    assert parts["interval"] == whole["interval"]
+    assert (tmp_path / "parts" / "cells.jsonl").read_text() == (tmp_path / "whole" / "cells.jsonl").read_text()
+    difference = run_suite(suite, tmp_path / "whole", half_width=0.01, beside="vegas", pictures=False)
+    assert list(difference["interval"]) == ["reno"]
+    assert difference["interval"]["reno"]["iqm"] == pytest.approx(
+        whole["interval"]["reno"]["iqm"] - whole["interval"]["vegas"]["iqm"], abs=0.04
+    )
+
+
+@pytest.mark.parametrize(
+    ("suite", "given"),
+    [
+        ("drawn", {"half_width": 0}),
+        ("drawn", {"half_width": float("nan")}),
+        ("drawn", {"half_width": 0.1, "beside": "bbr9"}),
+        ("drawn", {"beside": "reno"}),
+        ("drawn", {"half_width": 0.1, "only": ["grid*"]}),
+        ("starvation-theorem", {"half_width": 0.1}),
+        ("solved-v1", {"half_width": 0.1}),
+    ],
+)
+def test_half_widths_that_cannot_be_are_refused(suite: str, given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        run_suite(suite_file(tmp_path) if suite == "drawn" else load_suite(suite), tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
