@@ -17,7 +17,7 @@ from ccenv.benchmarks.run.adaptive import FIRST_RUNS, MOST_RUNS, Plan, estimate_
 from ccenv.benchmarks.run.runner import as_suite, evaluate
 
 SENDERS = {"standard-v2": ("cubic", "bbr3", "copa"), "company": ("cubic", "bbr1")}
-HALF_WIDTHS = (0.03, 0.02, 0.01)
+HALF_WIDTHS = (0.02, 0.01)
 SEEDS, ORDERS = 96, 150
 
 

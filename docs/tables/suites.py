@@ -53,12 +53,12 @@ def reproduction() -> Rows:
     ]
 
 
-def adaptive() -> Rows:
+def adaptive(record: dict[str, Any]) -> Rows:
     """Return the runs that an interval takes: as planned, and with one number for all; what is saved, and how often it holds."""
     rows = []
-    for suite, record in read_json(DATA / "adaptive.json").items():
-        for half_width in dict.fromkeys(row["half_width"] for row in record["rows"]):
-            senders = [row for row in record["rows"] if row["half_width"] == half_width]
+    for suite, of_suite in record.items():
+        for half_width in dict.fromkeys(row["half_width"] for row in of_suite["rows"]):
+            senders = [row for row in of_suite["rows"] if row["half_width"] == half_width]
             most = max(row["equal"] for row in senders)
             for row in senders:
                 counts = {name: f"{row[name]:.0f}" for name in ("planned", "equal", "forecast")}
