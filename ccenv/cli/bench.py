@@ -75,6 +75,7 @@ def run(
     held = settings("bench run", set_)
     if name in (LIVE, QUIC, KERNEL):
         excluded = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
+        excluded |= {f"-s {key}": held[key] for key in ("half_width", "beside")}
         others = [option for option, value in excluded.items() if value]
         if name == KERNEL:
             return _run_kernel(out or RUNS / KERNEL, only or (), others, held, json, fresh=fresh)
