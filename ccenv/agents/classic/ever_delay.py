@@ -3,15 +3,21 @@
 X - 1 is by how much the time since the newest acknowledged byte was sent is beyond Rm, in units of Rm, or of what all flows agree
 on; it grows while no ACK comes. The rate is e^v X^-1/2, and v follows A - B (X - 1) with gain g per unit: in equilibrium the
 exponential rate-delay map of [Starvation] eq. 2. The factor X^-1/2 is fast and keeps the queue stable, the filter is slow and
-keeps the rates together. At a start, until v first reaches the map, it grows by 1/10 per Rm, over X - D where that is above 1: a
-queue takes X to answer, and jitter alone slows nobody. So does v later, in both directions, where it is so far from the map that
-no state of the theorem's invariant could have it: the link has become another. There is no window. The theorem's link loses
-nothing; on others v falls by the share that is lost beyond 2 %, which ends a start. B, g and the two distances come from
-certificates.
+keeps the rates together. Three phases are outside the theorem:
+
+- a **start**, until v first meets the map: it grows by 1/10 per Rm, over X - D where that is above 1: a queue takes X to answer,
+  and jitter alone slows nobody. A flow whose first ACK shows a queue, whatever the jitter does, came to flows at rest: the map at
+  that X is their v, so its start goes there, at 1/10 per Rm;
+- **settling**, 300 Rm of the same rule with a gain as large as the queue's delay allows. v is left where all flows agree. So it is
+  again where v is so far from the map that no state of the theorem's invariant could have it: the link has become another;
+- **repair**, from a loss of more than 2 % until v meets the map again: the buffer is smaller than the theorem's. v falls by 1/2, at
+  most once per round trip, and the rate grows by a packet per round trip squared, more the longer nothing is lost. Additive
+  growth and cuts by a factor bring rates together, as in AIMD; the growth with time is H-TCP's idea.
+
+There is no window. B, g and the two distances come from certificates.
 
 A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is
-kept as a factor of the rule's rate within [1/f, f], which the theorem covers; at a start and off the map, where it says nothing,
-v follows what was set towards the map.
+kept as a factor of the rule's rate within [1/f, f], which the theorem covers; at a start v follows what was set towards the map.
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have
 bytes in flight; one of packets that has none measures X from the last moment without.
@@ -37,7 +43,12 @@ MAX_SHARE_MBPS = 400.0
 START_GAIN = 0.1  # of v per Rm at an empty queue
 EXPONENT = 0.5  # sigma
 TOLERATED_LOSS = 0.02
-MAX_CUT = 0.5  # of v by one signal
+CUT = 0.5  # of v by loss beyond what is tolerated, once per round trip
+CALM_ROUNDS = 4.0  # without a cut, which double the growth of a repair
+SETTLE_RTTS = 300.0
+SETTLE_GAIN = 0.01  # per Rm
+ENTRY_MARGIN = 0.5  # of X beyond what jitter alone makes
+RULE, STARTING, SETTLING, REPAIRING = 0.0, 1.0, 2.0, 3.0  # phases
 
 DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
     (3.0, 1.0, 100.0): (0.604236, 0.00012, 0.588064, 3.9389, 2.7375, 1.0),
@@ -60,8 +71,8 @@ STATE = state_record(
     "slope",  # B
     "gain",  # g per Rm
     "target",  # A = theta+ + ln(max_share)
-    "start",  # so far below the map, v grows quickly
-    "relief",  # so far above it, v falls quickly
+    "start",  # so far below the map, v settles anew
+    "relief",  # so far above it, too
     "free",  # ln of the freedom
     "jitter",  # D in Rm
     "rm_s",  # parameter; 0: the smallest RTT seen
@@ -70,10 +81,14 @@ STATE = state_record(
     "ruled_Bps",  # the rule's rate at the last step
     "newest_s",  # when the newest acknowledged byte was sent
     "last_s",  # of the last step
-    "rtt_s",  # X in seconds
+    "x",  # X at the last step
+    "rtt_s",  # since the newest acknowledged byte was sent, at least Rm
     "spare_bytes",  # may be lost yet: a packet and the tolerated share of an RTT
     "began",  # 1 after the first step
-    "starting",  # 1 until v reaches the map for the first time
+    "phase",
+    "since_s",  # when settling began
+    "cut_s",  # when v was last lowered by loss; what was sent before is not counted again
+    "entry_x",  # X at the first ACK, if it shows a queue for certain; 0: no ACK yet; else infinite
 )
 
 
@@ -121,7 +136,7 @@ def sender(
         rm_s=1e-3 * number("ever_delay", "rm_ms", rm_ms, low=0, high=1e6),
         unit_s=1e-3 * number("ever_delay", "unit_ms", unit_ms, low=0, high=1e6),
         v=v,
-        starting=float(start_share_Bps == 0.0),
+        phase=STARTING * float(start_share_Bps == 0.0),
     )
 
 
@@ -161,15 +176,18 @@ def on_ack(state: Any, ack: Any) -> None:
         state.newest_s = sent_s
     state.newest_s = max(state.newest_s, sent_s)
     _advance(state, ack.now_s, ack.min_rtt_s)
+    if state.entry_x == 0.0 and state.x > 0.0:
+        state.entry_x = state.x if state.x > 1.0 + state.jitter + ENTRY_MARGIN else math.inf
 
 
 def on_loss(state: Any, loss: Any) -> None:
-    """Lower v by what is lost beyond the tolerance, over what is in flight: the buffer is smaller than the theorem's."""
+    """Begin or go on with a repair where more is lost than is tolerated."""
     excess_bytes = loss.lost_bytes - state.spare_bytes
     state.spare_bytes = max(0.0, -excess_bytes)
-    if excess_bytes > 0.0 and state.rtt_s > 0.0:
-        state.starting = 0.0
-        state.v -= min(MAX_CUT, excess_bytes / (state.pacing_rate_Bps * state.rtt_s))
+    if excess_bytes > 0.0 and state.newest_s > state.cut_s:
+        state.phase = REPAIRING
+        state.cut_s = loss.now_s
+        state.v -= CUT
 
 
 def on_tick(state: Any, tick: Any) -> None:
@@ -180,14 +198,15 @@ def on_tick(state: Any, tick: Any) -> None:
 
 
 @kernel
-def drift(state: Any, short: float, x: float) -> float:
-    """Return how v changes per Rm where it is so far below the map at an age of x."""
-    slow, fast = state.gain * short, START_GAIN / max(1.0, x - state.jitter)
-    if short > (0.0 if state.starting > 0.0 else state.start) and state.spare_bytes > 0.0:
-        return float(max(fast, slow))
-    if short < -state.relief:
-        return float(min(-fast, slow))
-    return float(slow)
+def drift(state: Any, short: float) -> float:
+    """Return how v changes per Rm where it is so far below the map."""
+    x, gain = state.x, state.gain
+    fast = START_GAIN / max(1.0, x - state.jitter)
+    if state.phase == STARTING:
+        return float(max(START_GAIN if 0.0 < state.entry_x < math.inf else fast, gain * short))
+    if state.phase == SETTLING:
+        return float(max(gain, SETTLE_GAIN) * short)
+    return float(gain * short)
 
 
 @kernel
@@ -202,26 +221,34 @@ def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
         state.last_s = now_s
         return
     unit_s = state.unit_s if state.unit_s > 0.0 else rm_s
-    x = 1.0 + max(0.0, now_s - state.newest_s - rm_s) / unit_s
-    short = state.target - state.slope * (x - 1.0) - state.v
-    if short <= 0.0:
-        state.starting = 0.0
+    age_s, step_s = now_s - state.newest_s, now_s - state.last_s
+    state.x = x = 1.0 + max(0.0, age_s - rm_s) / unit_s
+    state.rtt_s = max(rm_s, age_s)
+    met_x = min(x, state.entry_x) if state.phase == STARTING and state.entry_x > 0.0 else x
+    short = state.target - state.slope * (met_x - 1.0) - state.v
+    if state.phase == STARTING or state.phase == REPAIRING:
+        settles = short <= 0.0
+    else:
+        settles = short > state.start or short < -state.relief
+    if settles:
+        state.phase = SETTLING
+        state.since_s = now_s
+    elif state.phase == SETTLING and now_s > state.since_s + SETTLE_RTTS * unit_s:
+        state.phase = RULE
     chosen = 0.0  # ln of what was set over the rule's rate
     if state.free > 0.0:
         chosen = math.log(state.pacing_rate_Bps / state.ruled_Bps)
-        ahead = short - (0.0 if state.starting > 0.0 else state.start)
-        if ahead > 0.0:
-            state.v += min(max(chosen, 0.0), ahead)
-            chosen = 0.0
-        elif short < -state.relief:
-            state.v += max(min(chosen, 0.0), short + state.relief)
+        if state.phase == STARTING:
+            state.v += min(max(chosen, 0.0), short)
             chosen = 0.0
         chosen = min(max(chosen, -state.free), state.free)
-    step_s = now_s - state.last_s
-    state.rtt_s = x * unit_s
     tolerated_Bps = TOLERATED_LOSS * state.pacing_rate_Bps
     state.spare_bytes = min(state.spare_bytes + tolerated_Bps * step_s, state.mss_bytes + tolerated_Bps * state.rtt_s)
-    state.v += drift(state, short, x) * step_s / unit_s
+    if state.phase == REPAIRING:
+        growth = 1.0 + (now_s - state.cut_s) / (CALM_ROUNDS * state.rtt_s)
+        state.v += growth * state.mss_bytes * step_s / (state.pacing_rate_Bps * state.rtt_s**2)
+    else:
+        state.v += drift(state, short) * step_s / unit_s
     state.last_s = now_s
     state.ruled_Bps = math.exp(state.v) * x**-EXPONENT
     state.pacing_rate_Bps = state.ruled_Bps * math.exp(chosen)
