@@ -8,11 +8,11 @@ keeps the rates together. Three phases are outside the theorem:
 - a **start**, until v first meets the map: it grows by 1/10 per Rm, over X - D where that is above 1: a queue takes X to answer,
   and jitter alone slows nobody. A flow whose first ACK shows a queue, whatever the jitter does, came to flows at rest: the map at
   that X is their v, so its start goes there, at 1/10 per Rm;
-- **settling**, 300 Rm of the same rule with a gain as large as the queue's delay allows. v is left where all flows agree. So it is
-  again where v is so far from the map that no state of the theorem's invariant could have it: the link has become another;
-- **repair**, from a loss of more than 2 % until v meets the map again: the buffer is smaller than the theorem's. v falls by 1/2, at
-  most once per round trip, and the rate grows by a packet per round trip squared, more the longer nothing is lost. Additive
-  growth and cuts by a factor bring rates together, as in AIMD; the growth with time is H-TCP's idea.
+- **settling**, 300 Rm of the same rule with a gain of 1/100 per Rm, which leaves v where all flows agree; again where v is so far
+  from the map that no state of the theorem's invariant could have it: the link has become another;
+- **repair**, from a loss of more than 2 % until v meets the map again: the buffer is below the theorem's. v falls by 1/2, at most
+  once per round trip, and a window's worth of the rate grows by a packet per round trip, more the longer nothing is lost.
+  Additive growth and cuts by a factor bring rates together, as in AIMD; the growth with time is H-TCP's idea.
 
 There is no window. B, g and the two distances come from certificates.
 
@@ -48,6 +48,7 @@ CALM_ROUNDS = 4.0  # without a cut, which double the growth of a repair
 SETTLE_RTTS = 300.0
 SETTLE_GAIN = 0.01  # per Rm
 ENTRY_MARGIN = 0.5  # of X beyond what jitter alone makes
+NO_QUEUE = 1e9
 RULE, STARTING, SETTLING, REPAIRING = 0.0, 1.0, 2.0, 3.0  # phases
 
 DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
@@ -88,7 +89,7 @@ STATE = state_record(
     "phase",
     "since_s",  # when settling began
     "cut_s",  # when v was last lowered by loss; what was sent before is not counted again
-    "entry_x",  # X at the first ACK, if it shows a queue for certain; 0: no ACK yet; else infinite
+    "entry_x",  # X at the first ACK, if it shows a queue for certain; 0: no ACK yet; else NO_QUEUE
 )
 
 
@@ -177,7 +178,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.newest_s = max(state.newest_s, sent_s)
     _advance(state, ack.now_s, ack.min_rtt_s)
     if state.entry_x == 0.0 and state.x > 0.0:
-        state.entry_x = state.x if state.x > 1.0 + state.jitter + ENTRY_MARGIN else math.inf
+        state.entry_x = state.x if state.x > 1.0 + state.jitter + ENTRY_MARGIN else NO_QUEUE
 
 
 def on_loss(state: Any, loss: Any) -> None:
@@ -203,7 +204,7 @@ def drift(state: Any, short: float) -> float:
     x, gain = state.x, state.gain
     fast = START_GAIN / max(1.0, x - state.jitter)
     if state.phase == STARTING:
-        return float(max(START_GAIN if 0.0 < state.entry_x < math.inf else fast, gain * short))
+        return float(max(START_GAIN if 0.0 < state.entry_x < NO_QUEUE else fast, gain * short))
     if state.phase == SETTLING:
         return float(max(gain, SETTLE_GAIN) * short)
     return float(gain * short)
@@ -226,11 +227,8 @@ def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
     state.rtt_s = max(rm_s, age_s)
     met_x = min(x, state.entry_x) if state.phase == STARTING and state.entry_x > 0.0 else x
     short = state.target - state.slope * (met_x - 1.0) - state.v
-    if state.phase == STARTING or state.phase == REPAIRING:
-        settles = short <= 0.0
-    else:
-        settles = short > state.start or short < -state.relief
-    if settles:
+    approaching = state.phase in (STARTING, REPAIRING)
+    if short <= 0.0 if approaching else not -state.relief <= short <= state.start:
         state.phase = SETTLING
         state.since_s = now_s
     elif state.phase == SETTLING and now_s > state.since_s + SETTLE_RTTS * unit_s:
@@ -246,7 +244,8 @@ def _advance(state: Any, now_s: float, min_rtt_s: float) -> None:
     state.spare_bytes = min(state.spare_bytes + tolerated_Bps * step_s, state.mss_bytes + tolerated_Bps * state.rtt_s)
     if state.phase == REPAIRING:
         growth = 1.0 + (now_s - state.cut_s) / (CALM_ROUNDS * state.rtt_s)
-        state.v += growth * state.mss_bytes * step_s / (state.pacing_rate_Bps * state.rtt_s**2)
+        more_Bps = growth * state.mss_bytes * step_s / state.rtt_s**2
+        state.v += min(short, math.log1p(more_Bps / state.ruled_Bps))
     else:
         state.v += drift(state, short) * step_s / unit_s
     state.last_s = now_s
