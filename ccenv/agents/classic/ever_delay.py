@@ -12,7 +12,7 @@ keeps the rates together. Three phases are outside the theorem:
   from the map that no state of the theorem's invariant could have it: the link has become another;
 - **repair**, from a loss of more than 2 % until v meets the map again: the buffer is below the theorem's. v falls by 1/2, at most
   once per round trip, and a window's worth of the rate grows by a packet per round trip, more the longer nothing is lost.
-  Additive growth and cuts by a factor bring rates together, as in AIMD; the growth with time is H-TCP's idea.
+  Additive growth and cuts by a factor bring rates together, as in AIMD.
 
 There is no window. B, g and the two distances come from certificates.
 
