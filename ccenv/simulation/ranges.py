@@ -5,14 +5,18 @@ In links and flows, every number may be
     rate_mbps: [1, 128]                          # uniform
     rate_mbps: {range: [1, 128], log: true}      # log-uniform
     loss_rate: {choice: [0, 0, 0.01]}            # entries with equal probability
+    rtt_ms: {like: 0}                            # that of flow 0; with times: [0.5, 2], so many times it, log-uniform
 
-and ``sender`` may be a choice of senders, ``trace`` of a link a choice of traces. A flow that starts after ``duration_s`` is
-absent. All ranges are independent.
+and ``sender`` may be a choice of senders, ``trace`` of a link a choice of traces, ``kind`` of a jitter box and ``aggregation`` of
+a receiver choices of kinds. A flow that starts after ``duration_s`` is absent. All ranges are independent.
+
+``half: train`` (or ``report``) with a range draws from one half of it only: the range falls into N_BANDS bands of equal width (in
+the logarithm with log), of which every second one is for training, the others for reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -29,15 +33,26 @@ Place = tuple[str | int, ...]
 MAX_RANGES, MAX_CHOICES = 256, 256
 _LISTS = ("delays_s", "delays_ms", "route", "throughput_mbps")  # keys whose value is a list, not a range
 _WHOLE = ("ack_every",)  # keys of whole numbers
-_NAMES = ("sender", "trace")  # keys whose choices are names
-_KEYS = ("range", "log", "choice")
+_NAMES = ("sender", "trace", "kind", "aggregation")  # keys whose choices are names
+DRAWN_JITTERS = ("none", "constant", "batch", "interval")  # kinds whose numbers mean the same
+_KEYS = ("range", "log", "choice", "half", "like", "times")
+HALVES = ("train", "report")
+N_BANDS = 16
+
+
+def in_half(u: np.ndarray, half: str) -> np.ndarray:
+    """Return uniform numbers in [0, 1) moved into the bands of a half of N_BANDS."""
+    number = np.asarray(u) * (N_BANDS // 2)
+    moved: np.ndarray = (number + np.floor(number) + HALVES.index(half)) / N_BANDS
+    return moved
 
 
 @dataclass(frozen=True)
 class Leaf:
     """A random number of a scenario: from low to high, log-uniform with ``log``, integers with ``whole``; or of ``choices``.
 
-    ``place`` are the keys and indices that lead to it, in the units of the file.
+    ``place`` are the keys and indices that lead to it, in the units of the file. With ``like`` the number is what is drawn times
+    that of this place, drawn before. ``half``: of the range that is drawn from; empty: all of it.
     """
 
     place: Place
@@ -46,6 +61,8 @@ class Leaf:
     log: bool = False
     choices: tuple[Any, ...] = ()
     whole: bool = False
+    half: str = ""
+    like: Place | None = None
 
     @property
     def name(self) -> str:
@@ -63,6 +80,8 @@ class Leaf:
         if self.choices:
             indices: np.ndarray = np.minimum(np.floor(u * len(self.choices)), len(self.choices) - 1).astype(np.int64)
             return indices
+        if self.half:
+            u = in_half(u, self.half)
         if self.log:
             return np.clip(self.low * (self.high / self.low) ** u, self.low, self.high)
         if self.whole:
@@ -96,6 +115,10 @@ class ScenarioDistribution:
             buffers.append((unit, float(value) if isinstance(value, int | float) else 0.0))
         return buffers
 
+    def least_buffers(self) -> list[float]:
+        """Return how many packets each link's buffer holds at least where it is given in BDP."""
+        return [float(link.get("buffer_least_packets", 0.0)) for link in self._data["links"]]
+
     def at(self, values: Mapping[Place, Any]) -> Scenario:
         """Return the scenario with these values, in the units of the file."""
         return read_scenario(_fill(self._data, (), values), self.where)
@@ -105,7 +128,11 @@ class ScenarioDistribution:
         for leaf in self.leaves:
             value = leaf.draw(generator.random(1))[0]
             values[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
-        return self.at(values)
+        return self.at(resolved(self.leaves, self._data, values))
+
+    def number_at(self, place: Place) -> float:
+        """Return the fixed number at a place, in the units of the file."""
+        return float(_item(self._data, place))
 
 
 def read_distribution(data: Any, where: str = "scenario") -> ScenarioDistribution:
@@ -126,12 +153,13 @@ def read_distribution(data: Any, where: str = "scenario") -> ScenarioDistributio
     high = {leaf.place: leaf.extremes[-1] for leaf in leaves}
     corners = []
     for values, extreme in ((high, "highest"), (low, "lowest")):
-        corners.append(_read_corner(data, where, values, leaves, extreme))
+        corners.append(_read_corner(data, where, resolved(leaves, data, values), leaves, extreme))
     for leaf in leaves:
         for value in leaf.extremes:
             for values in (high, low):
                 try:
-                    corners.append(read_scenario(_fill(data, (), {**values, leaf.place: value}), where))
+                    drawn = resolved(leaves, data, {**values, leaf.place: value})
+                    corners.append(read_scenario(_fill(data, (), drawn), where))
                 except InputError as error:
                     raise InputError(
                         f"{where}: {leaf.name}: {shown(value)} cannot be drawn: {_strip_location(error, where)}"
@@ -163,6 +191,21 @@ def _read_corner(data: Any, where: str, values: dict[Place, Any], leaves: list[L
         raise InputError(f"{where}: with the {extreme} values of {among} it cannot be drawn: {reason}") from None
 
 
+def resolved(leaves: Sequence[Leaf], data: Any, values: Mapping[Place, Any]) -> dict[Place, Any]:
+    """Return values in which those that are so many times another one are numbers of their own."""
+    out = dict(values)
+    for leaf in leaves:
+        if leaf.like is not None:
+            out[leaf.place] *= out[leaf.like] if leaf.like in out else float(_item(data, leaf.like))
+    return out
+
+
+def _item(data: Any, place: Place) -> Any:
+    for key in place:
+        data = data[key]
+    return data
+
+
 def _strip_location(error: InputError, where: str) -> str:
     return str(error).removeprefix(f"{where}: ")
 
@@ -190,8 +233,13 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
     for key in value:
         if key not in _KEYS:
             raise InputError(f"{at}: unknown key {shown(key)}.{did_you_mean(str(key), _KEYS)}")
-    if ("choice" in value) == ("range" in value) or ("choice" in value and "log" in value):
-        raise InputError(f"{at}: a range has 'range' and perhaps 'log', a choice has 'choice'")
+    if "like" in value:
+        return _read_like(value, place, at)
+    if ("choice" in value) == ("range" in value) or ("choice" in value and len(value) > 1) or "times" in value:
+        raise InputError(f"{at}: a range has 'range' and perhaps 'log' and 'half', a choice has 'choice'")
+    half = value.get("half", "")
+    if "half" in value and half not in HALVES:
+        raise InputError(f"{at}.half: it must be {' or '.join(HALVES)} (got {shown(half)})")
     if "choice" in value:
         choices = value["choice"]
         if not isinstance(choices, list | tuple) or not 1 <= len(choices) <= MAX_CHOICES:
@@ -199,6 +247,8 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
         names = place[-1] in _NAMES
         if not all(isinstance(choice, str) if names else is_finite(choice) for choice in choices):
             raise InputError(f"{at}: choice must hold {f'names of {place[-1]}s' if names else 'numbers'} (got {shown(choices)})")
+        if place[-1] == "kind" and not set(choices) <= set(DRAWN_JITTERS):
+            raise InputError(f"{at}: choice must hold kinds of jitter out of {', '.join(DRAWN_JITTERS)} (got {shown(choices)})")
         return Leaf(place, choices=tuple(choices) if names else tuple(map(float, choices)))
     limits = value["range"]
     if place[-1] in _NAMES or not isinstance(limits, list | tuple) or len(limits) != 2 or not all(map(is_finite, limits)):
@@ -211,7 +261,19 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
     is_integer = place[-1] in _WHOLE
     if is_integer and (low != int(low) or high != int(high) or log):
         raise InputError(f"{at}: range must be two whole numbers, without log (got {shown(dict(value))})")
-    return Leaf(place, low, high, log, (), is_integer)
+    return Leaf(place, low, high, log, (), is_integer, half)
+
+
+def _read_like(value: Mapping[str, Any], place: Place, at: str) -> Leaf:
+    """Read a number that is so many times that of an earlier link or flow."""
+    other, times = value["like"], value.get("times", [1, 1])
+    if not isinstance(other, int) or isinstance(other, bool) or not 0 <= other < int(place[1]) or set(value) - {"like", "times"}:
+        raise InputError(
+            f"{at}: like is the index of an earlier one of {place[0]}, perhaps with times (got {shown(dict(value))})"
+        )
+    if not isinstance(times, list | tuple) or len(times) != 2 or not all(map(is_finite, times)) or not 0 < times[0] <= times[1]:
+        raise InputError(f"{at}.times: two numbers above 0 are needed, the lower one first (got {shown(times)})")
+    return Leaf(place, float(times[0]), float(times[1]), True, like=(place[0], other, *place[2:]))
 
 
 def _fill(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:

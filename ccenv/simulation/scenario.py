@@ -96,8 +96,8 @@ def read_scenario_as(kind: type[ScenarioT], data: Any, where: str) -> ScenarioT:
     """Validate a mapping against Scenario or a subclass; ``where`` is its name in messages.
 
     Times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead of ``_Bps``; a link's buffer may be ``buffer_packets``
-    or ``buffer_bdp`` (of its rate and the smallest rtt); replayed delays may be ``delays_file``, a text file with one number of
-    milliseconds per line, in or below the working folder.
+    or ``buffer_bdp`` (of its rate and the smallest rtt; with ``buffer_least_packets`` at least so many); replayed delays may be
+    ``delays_file``, a text file with one number of milliseconds per line, in or below the working folder.
 
     Raises:
         InputError: one line with the key, the value seen and what is allowed.
@@ -177,7 +177,9 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
                 if isinstance(f, dict)
             ]
             bdp = _finite(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
-            link["buffer_bytes"] = bdp * rates_Bps * min(rtts_s, default=0.0)
+            mss_bytes = _finite(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
+            least = _finite(link.pop("buffer_least_packets", 0.0), where, f"links.{index}.buffer_least_packets")
+            link["buffer_bytes"] = max(bdp * rates_Bps * min(rtts_s, default=0.0), least * mss_bytes)
 
 
 def _read_delays(data: dict[str, Any], where: str) -> None:

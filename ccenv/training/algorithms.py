@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import require_extra
 from ccenv.training.config import TrainConfig
 from ccenv.training.settings import OffPolicySettings, PpoSettings
@@ -60,6 +61,7 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
         step = config.packet_settings().interface().action_row[1]
         return ImitationPPO(env, imitation=recipe.imitation, step=step, policy_kwargs=policy, **settings)
     if config.own_times:
+        settings |= {"reward_scale": ppo.reward_scale, "max_critic_grad_norm": ppo.max_critic_gradient_norm}
         return FlowsPPO(env, n_seen=config.packet_settings().interface().width, policy_kwargs=policy, **settings)
     if ppo.rollouts == "python":
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
@@ -162,6 +164,18 @@ def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layer
         weights.append(np.eye(size))
         biases.append(np.zeros(size))
     return tuple(weights), tuple(biases)
+
+
+def put_action_layers(algorithm: Algorithm, model: Any, sender: PolicySender) -> None:
+    """Give the action network of a model the weights of a policy of the same shape."""
+    stem, last = algorithm.stems
+    network = model.policy.get_submodule(stem.removeprefix("policy.").removesuffix("."))
+    layers = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
+    layers.append(model.policy.get_submodule(last.removeprefix("policy.")))
+    with torch.no_grad():
+        for layer, weight, bias in zip(layers, sender.weights, sender.biases, strict=True):
+            layer.weight.copy_(torch.from_numpy(weight.T.astype(np.float32)))
+            layer.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
 
 
 def pack_memory(model: Any) -> dict[str, np.ndarray]:

@@ -14,11 +14,13 @@ from pydantic import Field, field_validator, model_validator
 from ccenv.adversaries import make_adversary
 from ccenv.agents.interface.interface import SENDER_V0
 from ccenv.agents.interface.user import OwnReward
+from ccenv.agents.sender import PolicySender
 from ccenv.attacks.boxes.game import pattern_rows
 from ccenv.attacks.scenes import REPORT, scene_of, scene_set
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import is_file, read_yaml, resolve_inside, shown
+from ccenv.base.registry import load_target
 from ccenv.base.settings import put, read_pairs
 from ccenv.engine.compiled.policies import MAX_WIDTH
 from ccenv.envs.curve import network
@@ -44,6 +46,7 @@ from ccenv.training.settings import (
 )
 
 CONFIGS = "ccenv.configs.train"
+_LOAD_SENDER = "ccenv.agents.load:load_sender"  # looked up at run time: some policies build on others
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
 
 
@@ -69,6 +72,8 @@ class TrainConfig(StrictModel):
         robust: rounds against a pool of opponents; none: only the environment's own network. Per packet the pool holds patterns
             of the ``external`` delay elements, found by corners and cem on networks drawn for each round.
         recipe: additions to PPO from the literature (``ccenv.training.recipes.settings``).
+        warm_start: begin with the weights of this policy's action network (a name, a folder, a file: ``runs/mine-0``), which must
+            see the same signals with the same layers; the critic begins anew. Empty: random weights.
         ppo, sac, td3: settings of the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -90,6 +95,7 @@ class TrainConfig(StrictModel):
     replay: ReplaySettings | None = None
     robust: RobustSettings | None = None
     recipe: Recipe = Recipe()
+    warm_start: str = Field(default="", max_length=400)
     ppo: PpoSettings = PpoSettings()
     sac: SacSettings = SacSettings()
     td3: Td3Settings = Td3Settings()
@@ -166,6 +172,9 @@ class TrainConfig(StrictModel):
         python = self.ppo.rollouts == "python"
         self.recipe.check(self.packet, self.algorithm, own_times=self.own_times, robust=self.robust is not None, python=python)
         self._check_logs()
+        if not self.own_times and (self.ppo.reward_scale != 1.0 or self.ppo.max_critic_gradient_norm is not None):
+            raise ValueError("ppo.reward_scale and ppo.max_critic_gradient_norm are for flows that decide at their own times")
+        self.warm_policy()
         samples = self.num_rows * self.ppo.n_steps
         if self.algorithm == "ppo" and not self.own_times and samples % self.ppo.batch_size:
             rows = "num_envs * flows" if self.shared_policy else "num_envs"
@@ -276,6 +285,24 @@ class TrainConfig(StrictModel):
         """Steps of all rows per iteration."""
         settings: PpoSettings | OffPolicySettings = getattr(self, self.algorithm)
         return (self.num_envs if self.own_times else self.num_rows) * settings.n_steps
+
+    def warm_policy(self) -> PolicySender | None:
+        """Return the policy to begin with, if there is one. Raises ValueError for one that does not fit."""
+        if not self.warm_start:
+            return None
+        policy = load_target(_LOAD_SENDER)(self.warm_start)
+        if self.algorithm != "ppo" or self.trains != "sender" or not isinstance(policy, PolicySender):
+            raise ValueError(f"warm_start: {self.warm_start!r} is no policy for a PPO sender")
+        sees = self.environment.interface if self.packet is None else self.packet_settings().policy_interface()
+        sees = sees or SENDER_V0
+        if (policy.interface.signals, policy.interface.history) != (sees.signals, sees.history):
+            of_policy, of_run = (f"{', '.join(i.signals)} (history {i.history})" for i in (policy.interface, sees))
+            raise ValueError(f"warm_start: {self.warm_start!r} sees {of_policy}; this run sees {of_run}")
+        hidden = [weight.shape[1] for weight in policy.weights[:-1]]
+        if hidden != list(self.ppo.hidden) or policy.activation != self.ppo.activation or set(policy.stage_kinds) != {"dense"}:
+            wanted = f"{list(self.ppo.hidden)} with {self.ppo.activation!r}"
+            raise ValueError(f"warm_start: {self.warm_start!r} has layers {hidden} with {policy.activation!r}, not {wanted}")
+        return policy
 
     @property
     def activation(self) -> Literal["tanh", "relu"]:

@@ -26,7 +26,7 @@ from ccenv.envs.curve.task import SenderTask
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.network.adversary import MlpAdversary
-from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
+from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, put_action_layers, unpack_memory
 from ccenv.training.checkpoint import Stopwatch, TrainingState, pack_torch, select_tensors, unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.logs import Progress
@@ -59,6 +59,7 @@ _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; 
 _POOL = "pool.moves"
 _PROMOTED = "promoted.boxes"
 _REPLAY = "replay."
+MOST_LOSS = 1e12  # a loss beyond it is that of a run that diverges, though it is a number; not a number is beyond it too
 _NO_DISTRIBUTION = "Expected parameter"  # torch's message for means or deviations of actions that are not finite
 
 AfterIteration = Callable[[TrainingState, Progress], bool]
@@ -88,6 +89,8 @@ class Learner:
         with _isolated_generators():
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
+        if state is None and (begun := config.warm_policy()) is not None:
+            put_action_layers(self._algorithm, self._model, begun)
         self._model.set_logger(Logger(None, []))
         self._gradients = GradientNorm(self._model, self._algorithm.optimizers(self._model))
         self.clock = Stopwatch()
@@ -250,7 +253,7 @@ class Learner:
         """Return the new state, not kept yet, and the iteration's progress without its evaluation."""
         metrics = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
         losses = [value for name, value in metrics.items() if name.endswith("loss")]
-        if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
+        if not (self._finite() and all(abs(loss) < MOST_LOSS for loss in losses) and math.isfinite(reward)):
             raise self._diverged_error()
         state = self._pack()
         if self._next_stage(state):
@@ -295,8 +298,8 @@ class Learner:
     def _diverged_error(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
         return DivergedError(
-            f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
-            f"Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
+            f"training left the finite numbers after step {good}, or its losses {MOST_LOSS:g}; the checkpoint of step {good} "
+            f"is kept. Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
         )
 
 

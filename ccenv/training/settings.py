@@ -207,6 +207,9 @@ class PpoSettings(StrictModel):
         entropy_weight: of the entropy bonus.
         value_weight: of the value loss.
         max_gradient_norm: larger gradients are scaled down.
+        max_critic_gradient_norm: those of the critic apart from the actor's, for flows that decide at their own times (0.5);
+            None: both together. Where rewards are large, the critic's gradient would otherwise leave the actor nothing.
+        reward_scale: what rewards are multiplied by before anything is learned from them (0.05); records keep them as they are.
         hidden: widths of the hidden layers of policy and value network.
         activation: ``"tanh"`` or ``"relu"``.
         log_std: initial logarithm of the standard deviation of the actions.
@@ -224,6 +227,8 @@ class PpoSettings(StrictModel):
     entropy_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     value_weight: float = Field(default=0.5, ge=0, allow_inf_nan=False)
     max_gradient_norm: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    max_critic_gradient_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1, max_length=5)
     activation: Literal["tanh", "relu"] = "tanh"
     log_std: float = Field(default=-0.7, ge=-10, le=2)

@@ -21,12 +21,16 @@ from ccenv.network.laws import check_trace
 from ccenv.simulation.packet_trace import packet_slack_bytes
 
 FAST = {"duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": [{"sender": "external", "rtt_ms": 20}]}
+JITTER = {"kind": {"choice": ["none", "batch", "interval"]}, "max_ms": [1, 5], "interval_ms": [1, 3]}
+RECEIVER = {"ack_every": [1, 4], "aggregation": {"choice": ["interval", "batch"]}, "aggregate_ms": [0.1, 9]}
 MIXED: dict[str, Any] = {
     "duration_s": 30,
-    "links": [{"rate_mbps": {"range": [4, 20], "log": True}, "buffer_bdp": [0.5, 3]}],
+    "links": [
+        {"rate_mbps": {"range": [4, 20], "log": True, "half": "report"}, "buffer_bdp": [0.1, 3], "buffer_least_packets": 8}
+    ],
     "flows": [
-        {"sender": "external", "rtt_ms": [15, 40], "loss_rate": {"choice": [0, 0.02]}},
-        {"sender": "external", "rtt_ms": 30, "start_s": [0, 1], "receiver": {"ack_every": [1, 4]}},
+        {"sender": "external", "rtt_ms": [15, 40], "loss_rate": {"choice": [0, 0.02]}, "jitter": JITTER},
+        {"sender": "external", "rtt_ms": {"like": 0, "times": [0.5, 2]}, "start_s": [0, 1], "receiver": RECEIVER},
         {"sender": {"choice": ["cubic", "bbr1", "cc_probe_drain"]}, "rtt_ms": [20, 30], "start_s": {"choice": [0, 100]}},
     ],
 }
@@ -292,6 +296,7 @@ def test_flows_that_share_a_policy_are_rows() -> None:
         ({"scenario": "duel"}, "PacketDuel-v0"),
         ({"signals": ["app_left"]}, "needs an application that ends"),
         ({"clock": {"every": "srtt", "count": 0}}, "clock.count"),
+        ({"clock": {"every": "acks", "least_rtts": 2}}, "least_rtts is 2; a clock of acks"),
         ({"history": 1000}, "history"),
         ({"episode_decisions": 1}, "episode_decisions"),
         ({"episode_decision": 10}, "Did you mean 'episode_decisions'"),
@@ -318,3 +323,18 @@ def test_memory_of_a_network() -> None:
         1, scenario={**FAST, "links": [{"rate_mbps": 100, "buffer_bdp": 4}], "flows": [{"sender": "external", "rtt_ms": 40}]}
     )
     assert task.core.bytes_per_env < 2e6
+
+
+def test_each_network_has_memory_of_its_own_size() -> None:
+    """A draw of a hundred times the BDP takes rings of its own, which a smaller one gives back; its state is that much larger."""
+    link = {"rate_mbps": {"choice": [1, 1000]}, "buffer_packets": 20}
+    task = task_of(8, scenario={**FAST, "links": [link], "flows": [{"sender": "external", "rtt_ms": 100}]}, episode_decisions=3)
+    task.core.reset(seed=2)
+    sizes = set()
+    for _ in range(8):
+        fast = task.core.link("rate_Bps")[:, 0] > 1e6
+        room = task.core.batch._memory.room
+        assert not fast.any() or fast.all() or room[~fast].max() * 8 < room[fast].min()
+        sizes |= {(int(fast.sum()), task.core.state()["batch.rings"].nbytes)}
+        play(task, actions(task, 3))
+    assert len(sizes) > 2 and len({n for n, _ in sizes}) == len(sizes)

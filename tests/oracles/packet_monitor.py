@@ -175,7 +175,10 @@ class ReferencePacketMonitor:
         else:
             smallest = flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.1
             unit = {"rtt": self.told_s, "srtt": flow.srtt_s or self.told_s, "seconds": 1.0, "min_rtt": smallest}[clock.every]
-            self.next_s = now_s + clock.count * unit
+            wait = max(clock.count * unit, clock.least_rtts * flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.0)
+            if interface is not None and interface.action == "cwnd_exp2_even" and m["starting"] == 1:
+                wait = flow.srtt_s or self.told_s
+            self.next_s = now_s + wait
 
 
 def may_send(flow: ReferenceFlow, now_s: float) -> bool:

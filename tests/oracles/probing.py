@@ -25,10 +25,13 @@ class ReferenceProbes:
         self.least: list[float] = []
         self.losses: list[float] = []
         self.rests: list[float] = []  # of the RTT's changes, log2
+        self.risen: list[bool] = []  # whether each interval shows what ends a start
 
     def follow(self, m: Mapping[str, float]) -> dict[str, float]:
         """Return the measures that follow from all decisions, the one with the measures ``m`` the newest."""
         first = not self.told
+        risen = m["rtt_samples"] > 0 and m["rtt_min_s"] > 1.25 * m["min_rtt_s"]
+        self.risen.append(not first and (risen or m["lost_bytes"] > 0.1 * (m["lost_bytes"] + m["acked_bytes"])))
         self.told.append((m["srtt_s"], m["cwnd_bytes"]))
         if not first and m["srtt_s"] > 0:
             least, mean = (m[name] / m["min_rtt_s"] if m["min_rtt_s"] > 0 else 0 for name in ("rtt_min_s", "rtt_mean_s"))
@@ -43,6 +46,7 @@ class ReferenceProbes:
             persistent = 0.93 * persistent + 0.07 * rest * before / (rest**2 + before**2 + 1e-5)
         found = {"probe_change": float(self.levels[-1] - self.levels[-2]), "probe_response": response}
         found |= {"roughness": rough, "persistence": persistent}
+        found["starting"] = 1.0 if True not in self.risen else 2.0 if True not in self.risen[:-1] else 0.0
         return found | {"floor_log2": self._floor(), "peak_log2": self._peak(), "loss_smoothed": self._loss()}
 
     def _response(self) -> float:

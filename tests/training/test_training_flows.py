@@ -27,23 +27,25 @@ from ccenv.envs.curve.settings import EnvSettings, read_settings
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import PacketTask, SharedPacketTask
-from ccenv.training.config import load_config
+from ccenv.training.config import TrainConfig, load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_mixture, evaluate_packet, evaluate_sender
 from ccenv.training.rllib.run import RllibConfig
 from ccenv.training.run import train
 
 pytest.importorskip("stable_baselines3")
 
+import torch
 from gymnasium import spaces
 
-from ccenv.envs.clients.sb3 import make_sb3
-from ccenv.training.ppo.flows import DecisionBuffer
+from ccenv.envs.clients.sb3 import CcenvVecEnv, make_sb3
+from ccenv.training.ppo.flows import DecisionBuffer, FlowsPPO
 
 FLOW = {"sender": "external", "rtt_ms": [12, 40]}
 TWO = {"duration_s": 20, "links": [{"rate_mbps": [4, 8], "buffer_bdp": 2}], "flows": [FLOW, {**FLOW, "start_s": [0, 0.1]}]}
 BESIDE = {**TWO, "flows": [FLOW, {"sender": {"choice": ["cubic", "bbr1"]}, "rtt_ms": 20}]}
 CRITIC = ["true_others", "true_share_log2"]
 SETTINGS = {"signals": "fair", "critic_signals": CRITIC, "action": "cwnd_exp2", "reward": "fair", "clock": {"every": "min_rtt"}}
+FAIR = {**SETTINGS, "signals": list(make_sender("learned_fair").interface.signals), "history": 3}
 MIXTURE = [{"scenario": TWO, "num_envs": 3, "episode_decisions": 12}, {"scenario": BESIDE, "num_envs": 2, "episode_decisions": 8}]
 
 
@@ -169,6 +171,31 @@ def test_training_goes_on_to_the_same_weights(tmp_path) -> None:
     assert mixed.n_paths == 5 and mixed.score == pytest.approx((3 * alone[0] + 2 * alone[1]) / 5)
 
 
+def test_a_warm_start_is_the_policy_that_it_begins_with() -> None:
+    from ccenv.training.learner import Learner
+
+    shape = {"num_envs": 5, "mixture": MIXTURE, "packet": {**FAIR, "action": "cwnd_exp2_probe"}, "ppo": {"n_steps": 8}}
+    config = TrainConfig.model_validate({**shape, "name": "warm", "total_steps": 1, "warm_start": "learned_fair"})
+    begun, given = Learner(config).player(), make_sender("learned_fair")
+    for one, other in zip(begun.weights, given.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_actor_and_critic_are_clipped_apart_and_rewards_scaled() -> None:
+    mixed = FlowMixture([task(TWO, 3), task(BESIDE, 2)])
+    settings = {"n_steps": 8, "batch_size": 64, "max_grad_norm": 0.5, "policy_kwargs": {"net_arch": [8]}}
+    model = FlowsPPO(CcenvVecEnv(mixed), n_seen=15, reward_scale=0.25, max_critic_grad_norm=0.1, **settings)
+    for parameter in model.policy.parameters():
+        parameter.grad = torch.full_like(parameter, 100.0)
+    seen = {}
+    model.policy.optimizer.register_step_pre_hook(
+        lambda *_: seen.update({name: float((p.grad**2).sum()) for name, p in model.policy.named_parameters()})
+    )
+    model.policy.optimizer.step()
+    critic = sum(square for name, square in seen.items() if "value_net" in name)
+    assert critic**0.5 == pytest.approx(0.1, rel=1e-4) and (sum(seen.values()) - critic) ** 0.5 == pytest.approx(0.5, rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -178,11 +205,15 @@ def test_training_goes_on_to_the_same_weights(tmp_path) -> None:
         ({"packet": {**SETTINGS, "critic_signals": ["true_othrs"]}}, "Did you mean 'true_others'"),
         ({"packet": {**SETTINGS, "signals": ["app_left"]}}, "needs an application that ends; flow 0 is bulk"),
         ({"mixture": [{"scenario": {**TWO, "flows": [{"sender": "cubic", "rtt_ms": 20}]}, "num_envs": 5}]}, "nothing to train"),
+        ({"warm_start": "reno"}, "warm_start: 'reno' is no policy for a PPO sender"),
+        ({"warm_start": "learned_fair"}, "warm_start: 'learned_fair' sees rtt_change, queue_log2, send_excess"),
+        ({"packet": FAIR, "warm_start": "learned_fair"}, "warm_start: 'learned_fair' has layers [64, 64] with 'tanh', not [8]"),
         ({"mixture": [{"scenario": {**BESIDE, "flows": [FLOW, {"sender": "cubik", "rtt_ms": 9}]}, "num_envs": 5}]}, "'cubic'"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(change: dict, words: str, tmp_path, refused) -> None:
-    config = {"total_steps": 320, "num_envs": 5, "mixture": MIXTURE, "packet": SETTINGS, "ppo": {"n_steps": 32}}
+    ppo = {"n_steps": 32, "hidden": [8]}
+    config = {"total_steps": 320, "num_envs": 5, "mixture": MIXTURE, "packet": SETTINGS, "ppo": ppo}
     file = tmp_path / "flows.yaml"
     file.write_text(json.dumps({**config, **change}), encoding="utf-8")
     refused(["train", str(file), "--out", str(tmp_path / "run")], words)

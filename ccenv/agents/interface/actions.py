@@ -79,14 +79,32 @@ ACTIONS = (
     Action(
         "rate_exp2_over", "rate", "rate * 2^(step*a), from which the inner CCA continues", "", {"step": (0.3, 0.01, 4.0)}, "inner"
     ),
+    Action(
+        "cwnd_exp2_even",
+        "cwnd",
+        "cwnd * 2^(step*a + 0.07*(change of a random level) - pull*log2(rate / 8 Mbit/s)), rate = cwnd/srtt, at least 1/8 "
+        "segment; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two segments at 1",
+        "",
+        {"step": (0.5, 0.01, 4.0), "pull": (0.05, 0.0, 0.5)},
+    ),
 )
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
 (
     _RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER, _CWND_EXP2_PROBE,
-    _RATE_EXP2_OVER,
+    _RATE_EXP2_OVER, _CWND_EXP2_EVEN,
 ) = range(len(ACTIONS))  # fmt: skip
 MIN_CWND_SEGMENTS = 2.0
 PROBE_PACING_GAIN = 2.0
+EVEN_PROBE = 0.07
+"""Change of the window (log2) per change of the random level with ``cwnd_exp2_even``."""
+EVEN_RATE_Bps = 1e6
+"""Rate to which ``cwnd_exp2_even`` pulls: at the same action of all flows, larger ones fall and smaller ones rise."""
+EVEN_SEGMENTS = 0.125
+"""Least window of ``cwnd_exp2_even``: below one segment a single packet is in flight, paced."""
+RISEN_RTTS, LOST_SHARE = 0.25, 0.1
+"""A start ends where the smallest RTT of an interval is this much above the smallest, in units of it, or so much is lost."""
+STEADY, STARTING, STARTED = 0.0, 1.0, 2.0
+"""A flow's start: over, under way, or at its last decision."""
 START_SEGMENTS = 10.0
 """Segments per known Rm, or in the window, before the first decision of a flow (RFC 6928 s.2)."""
 
@@ -131,6 +149,18 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = m.cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
+    elif number == _CWND_EXP2_EVEN:
+        cwnd_bytes = m.cwnd_bytes
+        if m.starting == STARTING:
+            cwnd_bytes *= 2.0
+        else:
+            if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
+                cwnd_bytes *= 0.5
+            pulled = second * np.log2(cwnd_bytes / m.srtt_s / EVEN_RATE_Bps) if m.srtt_s > 0.0 else 0.0
+            cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change - pulled)
+        cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
+        gain = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
+        return (gain * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
     cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
@@ -162,6 +192,7 @@ PROBE_FIELDS = tuple(
         "peak_log2",
         "loss_smoothed",
         "heard",  # 1 after the first interval with an RTT
+        "starting",  # of ``cwnd_exp2_even``
     )
 )
 """Fields that an engine's monitor needs."""
@@ -186,12 +217,13 @@ def follow_probes(monitor, m):
     Args:
         monitor: a struct with ``decisions``, those before this one, and PROBE_FIELDS.
         m: a struct of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
-            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``.
+            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``, ``starting``.
     """
     if monitor.decisions == 0:
         monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
         monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
         monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
+        monitor.starting = STARTING
     elif m.srtt_s > 0.0:
         if monitor.srtt_before_s > 0.0:
             _respond(monitor, m)
@@ -203,6 +235,13 @@ def follow_probes(monitor, m):
     m.probe_change = monitor.level_change
     m.probe_response, m.roughness, m.persistence = _response(monitor), monitor.roughness, monitor.persistence
     m.floor_log2, m.peak_log2, m.loss_smoothed = monitor.floor_log2, monitor.peak_log2, monitor.loss_smoothed
+    if monitor.starting == STARTED:
+        monitor.starting = STEADY
+    elif monitor.starting == STARTING and monitor.decisions > 0:
+        late = m.rtt_samples > 0.0 and m.rtt_min_s > (1.0 + RISEN_RTTS) * m.min_rtt_s
+        if late or m.lost_bytes > LOST_SHARE * (m.lost_bytes + m.acked_bytes):
+            monitor.starting = STARTED
+    m.starting = monitor.starting
 
 
 @kernel(inline="always")

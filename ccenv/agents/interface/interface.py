@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from ccenv.agents.interface.actions import ACTION_NUMBERS, action
 from ccenv.agents.interface.rewards import REWARDS, term
@@ -42,12 +50,29 @@ class Clock(StrictModel):
         every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (oracle knowledge), seconds, ACKs, or for senders
             without oracle knowledge the minimum RTT seen (0.1 s before the first sample).
         count: units between two decisions.
+        least_rtts: smallest RTTs seen between two decisions at least (``{every: seconds, count: 0.3, least_rtts: 2}``: the longer
+            of 0.3 s and two RTTs).
         common: all controlled flows of a network decide at the same times (those of the first one).
     """
 
     every: Literal["srtt", "rtt", "seconds", "acks", "min_rtt"] = "srtt"
     count: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
     common: bool = False
+    least_rtts: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _without_least_rtts(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave ``least_rtts`` out where it is 0, so that the identities of older policies stay what they were."""
+        data: dict[str, Any] = dump(self)
+        if not self.least_rtts:
+            del data["least_rtts"]
+        return data
+
+    @model_validator(mode="after")
+    def _counts_time(self) -> Clock:
+        if self.least_rtts and self.every == "acks":
+            raise ValueError(f"clock.least_rtts is {self.least_rtts:g}; a clock of acks counts no time, leave it out")
+        return self
 
 
 class Interface(StrictModel):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.agents.interface.signals import MOST_OF_LINK
 from ccenv.base.errors import unknown_name
 from ccenv.base.kernels.decorator import kernel
 
@@ -46,10 +47,17 @@ TERMS = (
     Term("beside_below_share_log2", "log2", "below_share_log2 beside other senders, else 0"),
     Term("beside_team_share_log2", "log2", "team_share_log2 beside other senders, else 0"),
     Term("beside_off_share_log2", "log2", "off_share_log2 beside other senders, else 0"),
+    # what ACK batches and many flows do not blur
+    Term("standing_log2", "log2", "log2(smallest RTT of the interval / smallest RTT)"),
+    Term("lost_log2", "log2", "log2(1 + lost bytes / bytes that the fair share of the link could carry)"),
+    Term("beside_standing_log2", "log2", "standing_log2 beside other senders, else 0"),
+    Term("beside_share_log2", "log2", "share_log2 beside other senders, else 0"),
 )
 TERM_NUMBERS = {term.name: number for number, term in enumerate(TERMS)}
 N_TERMS = len(TERMS)
 _LEAST_SHARE = 2.0**-8
+MOST_QUEUE_BDP = 1e4
+"""Most that a queue counts as: in an outage the link's BDP is 0."""
 
 # Rewards that configs may name.
 REWARDS: dict[str, dict[str, float]] = {
@@ -80,22 +88,28 @@ def _ratio(a, b, none):
     return a / b if b > 0.0 else none
 
 
+@kernel(inline="always")
+def _of_link(bytes_, m):
+    """Return bytes of an interval over what the link could carry, at most MOST_OF_LINK; 0 where it carried nothing at all."""
+    return min(MOST_OF_LINK, _ratio(bytes_, m.true_link_Bps * m.interval_s, 0.0))
+
+
 @kernel
 def fill_terms(m, action_before, out):
     """Write all terms of a struct of MEASURES to out, (N_TERMS,) float64; ``action_before`` preceded ``m.action``."""
-    throughput = _ratio(m.acked_bytes, m.true_link_Bps * m.interval_s, 0.0)
+    throughput = _of_link(m.acked_bytes, m)
     stretch = _ratio(m.rtt_mean_s, m.true_rtt_s, 1.0) if m.rtt_mean_s > 0.0 else 1.0
     own_stretch = _ratio(m.rtt_mean_s, m.min_rtt_s, 1.0)
     loss = _ratio(m.lost_bytes, m.lost_bytes + m.acked_bytes, 0.0)
-    lost_share = _ratio(m.lost_bytes, m.true_link_Bps * m.interval_s, 0.0)
+    lost_share = _of_link(m.lost_bytes, m)
     sending_mbps = m.sent_bytes / m.interval_s * 8e-6
     share = np.log2(max(m.true_share, _LEAST_SHARE))
     team = np.log2(max(m.true_own_share_mean, _LEAST_SHARE))
     out[0] = throughput
-    out[1] = _ratio(m.true_served_Bps, m.true_link_Bps, 0.0)
+    out[1] = _of_link(m.true_served_Bps * m.interval_s, m)
     out[2] = stretch - 1.0
     out[3] = np.log2(max(own_stretch, 1.0))
-    out[4] = _ratio(m.true_queue_bytes, m.true_link_Bps * m.true_rtt_s, 0.0)
+    out[4] = min(MOST_QUEUE_BDP, _ratio(m.true_queue_bytes, m.true_link_Bps * m.true_rtt_s, 0.0))
     out[5] = loss
     out[6] = lost_share
     out[7] = throughput / stretch
@@ -116,3 +130,7 @@ def fill_terms(m, action_before, out):
     out[21] = beside * out[12]
     out[22] = beside * out[14]
     out[23] = beside * out[13]
+    out[24] = np.log2(max(_ratio(m.rtt_min_s, m.min_rtt_s, 1.0), 1.0))
+    out[25] = np.log2(1.0 + max(m.true_flows, 1.0) * lost_share)
+    out[26] = beside * out[24]
+    out[27] = beside * share

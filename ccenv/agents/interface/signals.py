@@ -292,6 +292,7 @@ MEASURES = np.dtype(
             "floor_log2",  # log2(smallest RTT of the last intervals / min_rtt_s)
             "peak_log2",  # log2(largest mean RTT of the last intervals / min_rtt_s)
             "loss_smoothed",  # lost / (lost + acknowledged bytes), a moving average
+            "starting",  # whether the start of ``cwnd_exp2_even`` is over, under way, or at its last decision: 0, 1, 2
             # beliefs, if the engine keeps them (docs/engine.md); else 0
             "told_rtt_s",  # the Rm that the sender knows
             "C_L_Bps",
@@ -324,3 +325,5 @@ UNKNOWN_RTT_S = 0.1
 """Interval between decisions of a clock of smallest RTTs before any RTT sample."""
 SHARE_WEIGHT = 0.1
 """Weight of the newest interval in the moving average of a share."""
+MOST_OF_LINK = 16.0
+"""Most that bytes over what the link could carry in an interval count as: in an outage it carries nothing."""

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ccenv.base.config import StrictModel
@@ -16,6 +17,7 @@ from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, check_gr
 from ccenv.benchmarks.suite.game import SolvedRows
 from ccenv.benchmarks.suite.template import AGENT, find_parameters
 from ccenv.network.metrics.table import Metric, run_metric
+from ccenv.simulation.ranges import in_half
 
 NETWORK = "network"  # stands where other suites name an adversary
 METRIC = re.compile(r"(?P<name>\w+)(?:\[(?P<group>[^\]]+)\])?(?:@(?P<window>[\w-]+))?")
@@ -25,11 +27,23 @@ Value = Finite | str
 
 
 class Drawn(StrictModel):
-    """A parameter that each seed draws: log-uniform between low and high (both > 0), or one of equally likely choices."""
+    """A parameter that each seed draws: log-uniform between low and high (both > 0), or one of equally likely choices.
+
+    ``half`` takes one half of the range only (``ccenv.simulation.ranges``); empty: all of it.
+    """
 
     low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     choice: tuple[Value, ...] = ()
+    half: Literal["", "train", "report"] = ""
+
+    @model_serializer(mode="wrap")
+    def _without_whole(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave ``half`` out where it is empty, so that the identities of older suites stay what they were."""
+        data: dict[str, Any] = dump(self)
+        if not self.half:
+            del data["half"]
+        return data
 
     @model_validator(mode="after")
     def _one_form(self) -> Drawn:
@@ -43,6 +57,8 @@ class Drawn(StrictModel):
         """Return the value at a share in [0, 1); numbers of a range have six significant digits."""
         if self.low is None or self.high is None:
             return self.choice[int(share * len(self.choice))]
+        if self.half:
+            share = float(in_half(np.array(share), self.half))
         return float(f"{self.low * (self.high / self.low) ** share:.6g}")
 
 

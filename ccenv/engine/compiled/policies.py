@@ -164,6 +164,7 @@ POLICY_DTYPE = np.dtype(
         ("second", "<f8"),
         ("clock", "<i8"),
         ("count", "<f8"),
+        ("least_rtts", "<f8"),
         ("beliefs_only", "<i8"),  # sees only what Sender-v0 sees, and sets what it sets, once per told RTT
         ("inner", "<i8"),  # row of the CCA inside, or NO_INNER
         ("memory_words", "<i8"),
@@ -196,6 +197,7 @@ def pack_policies(policies: Sequence[PolicySender], inner_rows: Sequence[int] = 
         row["numbers"][: len(sees.signals)] = sees.numbers
         row["action"], row["first"], row["second"] = sees.action_row
         row["clock"], row["count"], row["inner"] = CLOCKS[sees.clock.every], sees.clock.count, inner
+        row["least_rtts"] = sees.clock.least_rtts
         row["beliefs_only"] = has_belief_interface(policy)
         row["memory_words"] = memory_words(policy)
         if sees.extra is not None:

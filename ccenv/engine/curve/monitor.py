@@ -16,7 +16,7 @@ import numpy as np
 
 from ccenv.agents.callbacks import make_record
 from ccenv.agents.interface.actions import ACTIONS, PROBE_FIELDS, START_SEGMENTS, follow_probes, set_by_action
-from ccenv.agents.interface.signals import SHARE_WEIGHT
+from ccenv.agents.interface.signals import MOST_OF_LINK, SHARE_WEIGHT
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.curve.layout import WORKLOADS
 
@@ -210,7 +210,7 @@ def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s,
             share = 1.0 if first else shares[i, SHARE]
             if not first and link_Bps > 0.0:
                 got_Bps = (fl.acked_bytes - shares[i, SHARE_ACKED]) / interval_s
-                share += SHARE_WEIGHT * (got_Bps / link_Bps * flows - share)
+                share += SHARE_WEIGHT * (min(MOST_OF_LINK, got_Bps / link_Bps) * flows - share)
             total += share
             squares += share * share
             if controlled[i]:

@@ -21,9 +21,17 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.callbacks import make_record
-from ccenv.agents.interface.actions import PROBE_FIELDS, START_SEGMENTS, action, follow_probes, set_by_action
+from ccenv.agents.interface.actions import (
+    ACTION_NUMBERS,
+    PROBE_FIELDS,
+    START_SEGMENTS,
+    STARTING,
+    action,
+    follow_probes,
+    set_by_action,
+)
 from ccenv.agents.interface.interface import Clock, Interface
-from ccenv.agents.interface.signals import SHARE_WEIGHT, UNKNOWN_RTT_S
+from ccenv.agents.interface.signals import MOST_OF_LINK, SHARE_WEIGHT, UNKNOWN_RTT_S
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.calls import call_3, load, store
@@ -39,6 +47,7 @@ BY_GRID = len(CLOCKS)  # clock of a flow inside a contract: the grid of its beli
 SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3, "position": 4}
 NOTHING, RATE, CWND, INNER, POSITION = SETS.values()
 SHORTEST_INTERVAL_S = 1e-5
+_EVEN = ACTION_NUMBERS["cwnd_exp2_even"]
 
 # Entry of a flow in the table at shares_at: its smoothed share, and what it had delivered at the monitor's last decision.
 SHARE, SHARE_DELIVERED = range(2)
@@ -50,7 +59,7 @@ MONITOR_DTYPE = make_record(
     i8 flow
     i8 link  # the slowest of the flow's route
     i8 clock
-    f8 clock_count
+    f8 clock_count clock_least_rtts
     i8 common sets action_number
     f8 action_first action_second
     f8 start_rate_Bps  # 0: start_segments per told Rm
@@ -115,6 +124,7 @@ class Decider:
         clock = self.interface.clock if self.interface is not None else self.clock
         made["flow"], made["decide_at"], made["grid"] = flow, self.decide_at, -1
         made["clock"], made["clock_count"], made["common"] = CLOCKS[clock.every], clock.count, clock.common
+        made["clock_least_rtts"] = clock.least_rtts
         if self.interface is not None:
             row = action(self.interface.action)
             made["sets"] = {"inner": INNER, "contract": POSITION}.get(row.needs, SETS[row.sets])
@@ -292,7 +302,7 @@ def _fill_shares(a, run, monitor, now_s, interval_s, m):
             share = load(monitor.shares_at, at + SHARE)
             if monitor.decisions > 0 and m.true_link_Bps > 0.0:
                 got_Bps = (fl.delivered_bytes - load(monitor.shares_at, at + SHARE_DELIVERED)) / interval_s
-                share += SHARE_WEIGHT * (got_Bps / m.true_link_Bps * flows - share)
+                share += SHARE_WEIGHT * (min(MOST_OF_LINK, got_Bps / m.true_link_Bps) * flows - share)
             total += share
             squares += share * share
             if is_controlled(a, fl):
@@ -334,7 +344,12 @@ def next_decision_s(monitor, fl, now_s, rto_min_s):
         unit_s = fl.srtt_s
     elif monitor.clock == _MIN_RTT:
         unit_s = fl.min_rtt_s if fl.min_rtt_s < np.inf else UNKNOWN_RTT_S
-    return now_s + max(monitor.clock_count * unit_s, SHORTEST_INTERVAL_S)
+    wait_s = monitor.clock_count * unit_s
+    if fl.min_rtt_s < np.inf:
+        wait_s = max(wait_s, monitor.clock_least_rtts * fl.min_rtt_s)
+    if monitor.action_number == _EVEN and monitor.starting == STARTING:
+        wait_s = fl.srtt_s if fl.srtt_s > 0.0 else fl.told_rtt_s
+    return now_s + max(wait_s, SHORTEST_INTERVAL_S)
 
 
 @kernel

@@ -15,7 +15,7 @@ from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning, trace_fields, trace_names
 from ccenv.engine.packet.batch.players import Beginnings, SenderTable, policy_deciders
 from ccenv.engine.packet.generators import PEAK, parameter_field
-from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
+from ccenv.engine.packet.layout import AGGREGATIONS, CHANGE_LINK, CHANGE_RATE, CHANGE_TIME, JITTERS
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import WorkloadSpec
 from ccenv.envs.curve.distribution import draw_numbers
@@ -35,6 +35,7 @@ _LINK_FIELDS = {
     "threshold_packets": "threshold_packets",
     "generator.length_s": "trace_length_s",
 }
+_KINDS = {"kind": ("jitter_kind", JITTERS), "aggregation": ("ack_aggregation", AGGREGATIONS)}
 _FLOW_FIELDS = {
     **{name: name for name in ("access_s", "start_s", "stop_s", "loss_rate", "told_rtt_s")},
     **{"rtt_s": "path_rtt_s", "jitter.max_s": "jitter_s", "jitter.at_s": "jitter_at_s", "jitter.every_s": "jitter_interval_s"},
@@ -127,9 +128,14 @@ class EpisodeSource:
         links, flows = np.repeat(base.links, n, axis=0), np.repeat(base.flows, n, axis=0)
         changes = np.repeat(self._changes[None], n, axis=0)
         values: dict[Place, np.ndarray] = {}
+        numbers_at: dict[Place, np.ndarray] = {}
         for leaf, numbers in zip(leaves, u[_FIRST_LEAF:], strict=True):
-            values[leaf.place] = drawn = leaf.draw(numbers)
-            chosen = np.array(leaf.choices)[drawn] if leaf.choices else drawn
+            drawn = leaf.draw(numbers)
+            if leaf.like is not None:
+                of_other = numbers_at.get(leaf.like)
+                drawn = drawn * (self.distribution.number_at(leaf.like) if of_other is None else of_other)
+            values[leaf.place] = drawn
+            chosen = numbers_at[leaf.place] = np.array(leaf.choices)[drawn] if leaf.choices else drawn
             if leaf.place[0] == "links":
                 self._put_link(leaf, chosen, links, changes)
             else:
@@ -178,6 +184,9 @@ class EpisodeSource:
         name, factor = inside_units(str(keys[-1]))
         if name == "sender":
             flows["sender_index"][:, index] = np.array([self._rows[str(sender)] for sender in numbers.tolist()])
+        elif name in _KINDS:
+            kind_field, codes = _KINDS[name]
+            flows[kind_field][:, index] = [codes[str(kind)] for kind in numbers.tolist()]
         elif keys[0] == "workload":
             field = WorkloadSpec.needed(self.distribution.largest.flows[index].workload.kind).index(name)
             flows[("workload_a", "workload_b")[field]][:, index] = numbers * factor
@@ -190,7 +199,7 @@ class EpisodeSource:
         for index, flow in enumerate(base.flows):
             if flow.told_rtt_s is None:
                 flows["told_rtt_s"][:, index] = flows["path_rtt_s"][:, index]
-        buffers = self.distribution.given_buffers()
+        buffers, least = self.distribution.given_buffers(), self.distribution.least_buffers()
         for index in range(len(base.links)):
             unit, fixed = buffers[index]
             place: Place = ("links", index, unit)
@@ -199,7 +208,8 @@ class EpisodeSource:
                 if leaf.place == place:
                     number = np.array(leaf.choices)[values[place]] if leaf.choices else values[place]
             if unit == "buffer_bdp":
-                links["buffer_bytes"][:, index] = number * links["rate_Bps"][:, index] * flows["path_rtt_s"].min(axis=1)
+                bdp = number * links["rate_Bps"][:, index] * flows["path_rtt_s"].min(axis=1)
+                links["buffer_bytes"][:, index] = np.maximum(bdp, least[index] * base.mss_bytes)
             elif unit == "buffer_packets":
                 links["buffer_bytes"][:, index] = number * base.mss_bytes
 
@@ -261,5 +271,5 @@ def build(
     monitors = len({**policies, **deciders})
     source = EpisodeSource(distribution, rows, sorted(deciders), monitors, start_rate_share)
     form = Form(network, table, {**policies, **deciders}, adversaries, gridded, source.traces)
-    words = needed_words(form, source.corners())
-    return source, PacketBatch(form, num_envs, words, threads=threads, packet_log=packet_log)
+    needed_words(form, source.corners())  # refuses what cannot be built
+    return source, PacketBatch(form, num_envs, 0, threads=threads, packet_log=packet_log)

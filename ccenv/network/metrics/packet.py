@@ -194,6 +194,11 @@ def queueing_delay_p95_s(window: RunWindow) -> float:
     return measures.weighted_quantile(*window.delays, 0.95)
 
 
+def queueing_delay_p95_ms(window: RunWindow) -> float:
+    """Return ``queueing_delay_p95_s`` in milliseconds."""
+    return queueing_delay_p95_s(window) * 1e3
+
+
 def queueing_delay_p50_s(window: RunWindow) -> float:
     """Return the median of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
     return measures.weighted_quantile(*window.delays, 0.5)
@@ -334,6 +339,18 @@ def fair_share(window: RunWindow) -> float:
         float(bytes_each[first:last] @ present[first:last, flow]) for flow in window.flows for first, last in window.rows(flow)
     )
     return window.total("goodput_bytes") / fair if fair > 0 else UNDEFINED
+
+
+def in_range(window: RunWindow) -> float:
+    """Return 1 where the flows got about their fair share (``fair_share``), .6 to 1.5 of it, else 0."""
+    share = fair_share(window)
+    return share if math.isnan(share) else float(0.6 <= share <= 1.5)
+
+
+def shortfall(window: RunWindow) -> float:
+    """Return what the flows lack of their fair share (``fair_share``), 0 to 1."""
+    share = fair_share(window)
+    return share if math.isnan(share) else max(0.0, 1.0 - share)
 
 
 def harm(window: RunWindow) -> float:

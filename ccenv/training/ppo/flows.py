@@ -116,16 +116,41 @@ class FlowsPPO(PPO):
     """PPO over flows that share a policy and decide at their own times; ``**settings`` are of ``stable_baselines3.PPO``.
 
     ``env`` is a ``CcenvVecEnv`` over ``SharedPacketTask`` or ``FlowMixture``, whose steps count once per network; the actor sees
-    the first ``n_seen`` entries of an observation.
+    the first ``n_seen`` entries of an observation. What is learned from are rewards times ``reward_scale``. With
+    ``max_critic_grad_norm`` the gradients of actor and critic are clipped apart.
     """
 
-    def __init__(self, env: Any, *, n_seen: int, policy_kwargs: dict[str, Any], **settings: Any) -> None:
+    def __init__(
+        self,
+        env: Any,
+        *,
+        n_seen: int,
+        policy_kwargs: dict[str, Any],
+        reward_scale: float = 1.0,
+        max_critic_grad_norm: float | None = None,
+        **settings: Any,
+    ) -> None:
         policy_args = {**policy_kwargs, "n_seen": n_seen}
+        self._reward_scale = np.float32(reward_scale)
+        most_actor = settings["max_grad_norm"]
+        if max_critic_grad_norm is not None:
+            settings["max_grad_norm"] = np.inf
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of minibatches that are not full: a rollout's decisions are any number
             super().__init__(
                 CriticPolicy, env, policy_kwargs=policy_args, rollout_buffer_class=DecisionBuffer, device="cpu", **settings
             )
+
+        if max_critic_grad_norm is not None:
+            sides: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+            for name, parameter in self.policy.named_parameters():
+                sides["value_net" in name].append(parameter)
+
+            def clip(*_: object) -> None:
+                for side, most in zip(sides, (most_actor, max_critic_grad_norm), strict=True):
+                    nn.utils.clip_grad_norm_(side, most)
+
+            self.policy.optimizer.register_step_pre_hook(clip)
 
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
         """Fill the buffer with a rollout; return False if a callback ended the training."""
@@ -162,6 +187,7 @@ class FlowsPPO(PPO):
         buffer.pos, buffer.full = buffer.buffer_size, True
         with torch.no_grad():
             last = self.policy.predict_values(torch.as_tensor(seen)).numpy().reshape(-1)
+        buffer.rewards *= self._reward_scale
         buffer.finish(last.astype(np.float64))
         callback.on_rollout_end()
         return True

@@ -60,6 +60,9 @@ def test_raw_signals_have_their_units() -> None:
     assert seen["queue_delay_ms"] == pytest.approx(10.0) and seen["inflight_segments"] == 10.0
 
 
+EVEN = 2.0 ** (0.39 - 0.05 * np.log2(0.6))  # 30 kB per 0.05 s are 0.6 times 8 Mbit/s
+
+
 def test_actions_set_what_their_formulas_say() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
     state |= {"contract_low_Bps": 1e6, "contract_high_Bps": 3e6, "probe_change": 2.0}
@@ -73,6 +76,7 @@ def test_actions_set_what_their_formulas_say() -> None:
         "cwnd_exp2_over": (2 * 30e3 / 0.05, 30e3),
         "cwnd_exp2_probe": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
         "rate_exp2_over": (1e6 * 2.0**0.15, np.inf),
+        "cwnd_exp2_even": (2 * 30e3 * EVEN / 0.05, 30e3 * EVEN),
     }
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]
@@ -91,6 +95,22 @@ def test_named_sets_bring_their_history() -> None:
     assert validate(Interface, {"signals": "aurora", "history": 3, "action": "rate_delta"}, "card").width == 9
 
 
+def test_an_outage_is_a_number() -> None:
+    """Bytes over a link that carried next to nothing, or nothing, stay finite, also as a share."""
+    for link_Bps in (0.0, 1e-300, 1e-9, 1.0):
+        worst = terms(acked_bytes=1e9, lost_bytes=1e9, true_link_Bps=link_Bps, true_served_Bps=1e9, true_queue_bytes=1e9,
+                      true_rtt_s=0.04, true_flows=8, true_share=1e9, min_rtt_s=0.04, rtt_min_s=60.0, rtt_mean_s=60.0)  # fmt: skip
+        assert max(abs(value) for name, value in worst.items() if name != "aurora") < 1e5, (link_Bps, worst)
+
+
+def test_standing_delay_and_lost_bytes_over_the_fair_share() -> None:
+    got = terms(
+        min_rtt_s=0.04, rtt_min_s=0.08, lost_bytes=30e3, true_link_Bps=6e6, true_flows=8.0, true_share=0.5, true_others=1.0
+    )
+    assert got["standing_log2"] == got["beside_standing_log2"] == 1.0 and got["beside_share_log2"] == -1.0
+    assert got["lost_log2"] == pytest.approx(1.0)  # an eighth of the link's 240 kB
+
+
 def test_named_rewards_use_terms_of_the_table() -> None:
     assert all(set(weights) <= set(TERM_NUMBERS) for weights in REWARDS.values())
 
@@ -105,7 +125,7 @@ def test_every_measure_has_a_definition_in_both_engines():
 
 
 MONITOR = np.dtype([("decisions", "<i8"), *PROBE_FIELDS])
-FOLLOWED = ("probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed")
+FOLLOWED = ("probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed", "starting")
 
 
 def monitor() -> np.record:
@@ -192,4 +212,4 @@ def test_a_new_flow_begins_anew() -> None:
         own[name] = 3.0
     m = measured_record(now_s=1.0, srtt_s=0.05, cwnd_bytes=1e4)
     follow_probes(own, m)
-    assert [float(m[name]) for name in FOLLOWED[1:]] == [0.0] * 6 and abs(m.probe_change) == 1.0
+    assert [float(m[name]) for name in FOLLOWED[1:]] == [0.0] * 6 + [1.0] and abs(m.probe_change) == 1.0

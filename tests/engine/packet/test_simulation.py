@@ -24,7 +24,7 @@ from ccenv.network.path import Path
 from ccenv.network.trace import load_trace
 from ccenv.simulation import load_scenario, read_scenario, simulate
 from ccenv.simulation.packet_trace import packet_slack_bytes
-from ccenv.simulation.ranges import Leaf, load_distribution, read_distribution
+from ccenv.simulation.ranges import Leaf, in_half, load_distribution, read_distribution
 from ccenv.simulation.result import BURST_S, NOISE_S, as_run
 
 LINK = {"rate_mbps": 12, "buffer_packets": 40}
@@ -127,7 +127,7 @@ def test_a_scenario_is_a_distribution_of_one() -> None:
     assert distribution.largest == load_scenario("copa_one_early_packet")
 
 
-@pytest.mark.parametrize("name", ["single", "aurora", "beside", "four", "jittered", "duel"])
+@pytest.mark.parametrize("name", ["single", "aurora", "beside", "four", "jittered", "duel", "everywhere", "everywhere_eight"])
 def test_shipped_distributions_are_read(name: str) -> None:
     assert load_distribution(name).leaves
 
@@ -156,6 +156,14 @@ def test_what_is_drawn_lies_in_the_range(low: float, factor: float, log: bool, u
     assert ((drawn >= low) & (drawn <= low * factor)).all()
 
 
+@given(st.floats(0, 1, exclude_max=True))
+def test_halves_of_a_range_are_apart(u: float) -> None:
+    """What one half draws lies in bands of which the other draws nothing, at the same height within each pair of bands."""
+    train, report = (float(in_half(np.array(u), half)) for half in ("train", "report"))
+    assert 0 <= train < report < 1 and int(train * 16) % 2 == 0 and int(report * 16) % 2 == 1
+    assert report - train == pytest.approx(1 / 16) and abs(train - u) <= 1 / 16
+
+
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
@@ -173,6 +181,10 @@ def test_what_is_drawn_lies_in_the_range(low: float, factor: float, log: bool, u
         (("flows", 0, "stop_s"), [0, 5], "stop_s"),
         (("flows", 0, "loss_rate"), [0, 1], "loss_rate"),
         (("flows", 0, "receiver", "ack_every"), [1, 2.5], "two whole numbers"),
+        (("links", 0, "rate_mbps"), {"range": [1, 2], "half": "test"}, "half: it must be train or report"),
+        (("flows", 0, "rtt_ms"), {"like": 0}, "like is the index of an earlier one of flows"),
+        (("flows", 1, "rtt_ms"), {"like": 0, "times": [0, 1]}, "times: two numbers above 0"),
+        (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
         (("flows", 1, "sender"), [1, 2], "sender"),
         (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
         (("duration_s",), {"range": [1, 2]}, "ranges are allowed for numbers of links and flows only"),

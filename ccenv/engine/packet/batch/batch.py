@@ -6,7 +6,7 @@ import numpy as np
 
 from ccenv.agents.callbacks import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.agents.interface.signals import MEASURES
-from ccenv.base.errors import EngineError, InputError
+from ccenv.base.errors import InputError
 from ccenv.base.kernels.threads import share
 from ccenv.engine.packet.batch.form import Form
 from ccenv.engine.packet.batch.place import begin_networks, wire_networks
@@ -53,7 +53,7 @@ class PacketBatch:
     Args:
         form: what they have in common.
         size: B, number of networks.
-        words: of memory for the rings of each (``needed_words``).
+        words: of memory for the rings of each at first (``needed_words``); one that needs more, or far less, gets its own size.
         log_rows: rows of the log of each; 0: none.
         log_s: interval of the log.
         packet_log: rows that the packet log of each keeps; 0: none.
@@ -92,21 +92,38 @@ class PacketBatch:
             link_log=np.zeros((size, log_rows, counts["links"]), [(name, "<f8") for name in LINK_LOG]),
         )
         self._memory = Memory(
-            rings=_zeros_on_lines(size, words),
+            rings=np.zeros(size, np.int64),
+            room=np.zeros(size, np.int64),
+            needed=np.zeros(size, np.int64),
             trees=_zeros_on_lines(size, 4 * int(run["tree_leaves"])),
             shares=np.zeros((size, monitors, flows, SHARE_STRIDE)),
             box_words=np.zeros((size, counts["boxes"], ADVERSARY_SLOTS)),
             policies=np.zeros((size, *form.tables.policies.shape), np.uint8),
         )
+        self._rings = [np.zeros(0)] * size
+        for b in range(size):
+            self._give(b, words)
         self._all = np.arange(size)
         self._packet_logs = np.empty((size, packet_log, EVENT_STRIDE))
 
     def begin(self, which: np.ndarray, beginnings: Beginnings) -> None:
-        """Begin the networks ``which``, (k,), anew. Raises EngineError where one needs more memory than the batch has."""
-        words = begin_networks(which, self.arrays, self.form.tables, beginnings, self._memory, self.form.record, self._log_s)
-        if (self.arrays.run["error"][which] == ERROR_MEMORY).any():
-            raise EngineError(f"a network needs {words} words of memory; the batch was made with {self._memory.rings.shape[1]}")
+        """Begin the networks ``which``, (k,), anew."""
+        self._begin(which, beginnings)
+        needed, room = self._memory.needed[which], self._memory.room[which]
+        other = np.flatnonzero((self.arrays.run["error"][which, 0] == ERROR_MEMORY) | (needed < room // _SPARE))
+        for b in which[other].tolist():
+            self._give(b, int(self._memory.needed[b]))
+        if len(other):
+            self._begin(which[other], Beginnings(*(column[other] for column in beginnings)))
         self._point_at_logs()
+
+    def _begin(self, which: np.ndarray, beginnings: Beginnings) -> None:
+        begin_networks(which, self.arrays, self.form.tables, beginnings, self._memory, self.form.record, self._log_s)
+
+    def _give(self, b: int, words: int) -> None:
+        """Give a network rings of so many words."""
+        self._rings[b] = _zeros_on_lines(1, words)[0]
+        self._memory.rings[b], self._memory.room[b] = self._rings[b].ctypes.data, words
 
     def _point_at_logs(self) -> None:
         limit = self._packet_logs.shape[1]
@@ -136,29 +153,41 @@ class PacketBatch:
 
     @property
     def bytes_per_network(self) -> float:
-        arrays = [getattr(self.arrays, name) for name in _STATE] + list(self._memory)
+        arrays = [getattr(self.arrays, name) for name in _STATE] + [*self._memory, *self._rings]
         return float(sum(array.nbytes for array in arrays)) / self.size
 
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of all that decides the future, by name."""
         kept = {name: getattr(self.arrays, name).copy() for name in _STATE}
-        return kept | {name: array.copy() for name, array in self._memory._asdict().items()}
+        kept |= {name: array.copy() for name, array in self._memory._asdict().items() if name not in _PLACES}
+        return kept | {"rings": np.concatenate([ring[:n] for ring, n in zip(self._rings, self._memory.needed, strict=True)])}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what ``state`` returned, or to its bytes, also in another process. Packet logs stay as they are.
 
         Raises InputError if it is that of another batch.
         """
-        targets = {name: getattr(self.arrays, name) for name in _STATE} | self._memory._asdict()
-        for name, target in targets.items():
-            if name not in state or state[name].nbytes != target.nbytes:
-                raise InputError(f"state of a batch without {name!r} of {target.nbytes} bytes")
+        memory = {name: array for name, array in self._memory._asdict().items() if name not in _PLACES}
+        targets = {name: getattr(self.arrays, name) for name in _STATE} | memory
+        sizes = {name: target.nbytes for name, target in targets.items()}
+        if len(needed := state.get("needed", np.zeros(0)).tobytes()) == sizes["needed"]:
+            sizes["rings"] = 8 * int(np.frombuffer(needed, np.int64).sum())
+        for name, size in sizes.items():
+            if name not in state or state[name].nbytes != size:
+                raise InputError(f"state of a batch without {name!r} of {size} bytes")
         for name, target in targets.items():
             target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
+        rings = np.split(np.frombuffer(state["rings"].tobytes()), np.cumsum(self._memory.needed)[:-1])
+        for b, ring in enumerate(rings):
+            if len(ring) != self._memory.room[b]:
+                self._give(b, len(ring))
+            self._rings[b][: len(ring)] = ring
         wire_networks(self._all, self.arrays, self.form.tables, self._memory)
         self._point_at_logs()
 
 
+_PLACES = ("rings", "room")  # of this process
+_SPARE = 4  # times what a network needs that its rings have at most
 _LINE = 64  # bytes of a cache line
 
 

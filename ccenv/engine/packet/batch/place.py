@@ -72,7 +72,7 @@ def wire(a, tables, memory, b):
     run.tick_at = a.ticks.ctypes.data
     run.view_at = a.views.ctypes.data
     run.move_at = a.moves.ctypes.data
-    begin, word = memory.rings[b].ctypes.data, 8
+    begin, word = memory.rings[b], 8
     at = 0
     for i in range(run.n_flows):
         fl = a.flows[i]
@@ -402,7 +402,8 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
                 memory.policies[b, row, byte] = tables.policies[row, byte]
         words = wire(a, tables, memory, b)
         most = max(most, words)
-        if run.error == 0 and words > memory.rings.shape[1]:
+        memory.needed[b] = words
+        if run.error == 0 and words > memory.room[b]:
             run.error = ERROR_MEMORY
         if run.error != 0:
             continue

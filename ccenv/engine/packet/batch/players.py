@@ -72,7 +72,9 @@ class Memory(NamedTuple):
     """What records point into.
 
     Attributes:
-        rings: (B, words) float64.
+        rings: (B,) int64 addresses of the rings of each network, float64; ``PacketBatch`` owns them.
+        room: (B,) int64 words that each has.
+        needed: (B,) int64 words that each needs.
         trees: (B, words) next times of event sources.
         shares: (B, monitors, flows, 2) of the monitors.
         box_words: (B, boxes, ADVERSARY_SLOTS) states of the adversaries of jitter boxes.
@@ -80,6 +82,8 @@ class Memory(NamedTuple):
     """
 
     rings: np.ndarray
+    room: np.ndarray
+    needed: np.ndarray
     trees: np.ndarray
     shares: np.ndarray
     box_words: np.ndarray
