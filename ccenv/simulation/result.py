@@ -37,7 +37,7 @@ PHASE_COUNTER = 2.0**44  # random numbers of start phases
 PARAMETERS = {
     "cubic": {"hystart": "1"},
     "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1"},
-    "hybla": {"ack_mss": "2"},
+    "hybla": {"delayed_acks": "1"},
     "vegas": {"linux_module": "1"},
 }
 

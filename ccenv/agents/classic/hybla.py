@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import LOSS_FACTOR, Cca, Parameter, initial_window, reduce_window, start_window
+from ccenv.agents.classic.common import LOSS_FACTOR, Cca, Parameter, initial_window, reduce_window, start_window, switch
 from ccenv.base.kernels.decorator import kernel
 
 MAX_SLOW_START_RHO = 4.0
@@ -27,8 +27,8 @@ sender = Cca(
         initial_window(),
         # RTT of the connection whose growth is imitated: 2004 s.3
         Parameter("rtt0_ms", 25.0, low=1, high=1000, field="rtt0_s", scale=1e-3),
-        # segments for which the window grows once: tcp_hybla counts ACKs, so delayed ones halve its growth; profile linux: 2
-        Parameter("ack_mss", 1.0, low=1, high=64),
+        # 1: tcp_hybla of Linux, in its profile: it counts ACKs, and one of two segments grows the window as one of one does
+        switch("delayed_acks", optional=True),
     ),
     fields=(
         "ssthresh_bytes",
@@ -53,7 +53,7 @@ def on_ack(state: Any, ack: Any) -> None:
     if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
         return
     rho = relative_rtt(ack.min_rtt_s, state.rtt0_s)
-    acked_bytes = ack.acked_bytes / state.ack_mss
+    acked_bytes = ack.acked_bytes / (1.0 + state.delayed_acks)
     if state.cwnd_bytes < state.ssthresh_bytes:
         gain = 2.0 ** min(rho, MAX_SLOW_START_RHO) - 1.0
         step_bytes = min(gain * acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)

@@ -37,7 +37,7 @@ sender = Cca(
         Parameter("alpha_mss", 2.0, above=0),  # fewest own segments in the queue; JSAC 1995 s.IV: Vegas-2,4
         Parameter("beta_mss", 4.0, above=0),  # most
         Parameter("gamma_mss", 1.0, above=0),  # that end slow start: JSAC 1995 s.IV
-        Parameter("linux_module", 0.0, low=0, high=1, whole=True),  # 1: tcp_vegas of Linux, in its profile
+        Parameter("linux_module", 0.0, low=0, high=1, whole=True, optional=True),  # 1: tcp_vegas of Linux, in its profile
     ),
     fields=(
         "slow_start",
