@@ -126,7 +126,7 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
         ("slow start: W -> 2^rho W at one signal per window; rho at most 4", "hybla", 1, rtt_s, [rounds(1), window(10 * factor)])
         for rtt_s, factor in ((0.01, 2), (0.025, 2), (0.05, 4), (0.1, 16), (0.6, 16))
     ],
-    ("tcp_hybla grows once per ACK: with ACKs of two segments by half as many", "hybla:initial_window_mss=1000,delayed_acks=1", 10,
+    ("tcp_hybla grows once per ACK: with ACKs of two by half", "hybla:initial_window_mss=1000,delayed_acks=1", 10,
      0.05, [AVOIDANCE, rounds(1), window(1002, rel=1e-3)]),
     ("of ten segments 5 fill up to ssthresh, the other 5 count as 5/25 of a window", "hybla", 1, 0.05,
      [put(ssthresh_bytes=25 * MSS), rounds(1), window(25 + 4 * 5 / 25)]),
