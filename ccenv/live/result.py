@@ -81,6 +81,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
 
 
 PERCENTILES = (50.0, 99.0)
+HISTOGRAM_US = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)  # upper edges of release errors; a last bin has no end
 # Causes of a late emulator.
 _BLAME = {
     "host": "the host took the core for {late_ms:.3g} ms",
@@ -166,6 +167,13 @@ class LiveResult:
         bin_us = int(self.error_us[min(bin_number, len(self.error_us) - 1)])
         return self.late_max_s if bin_us >= ERROR_BINS - 1 else bin_us * 1e-6
 
+    def release_error_histogram(self) -> dict[str, int]:
+        """Return the number of packets by upper edge of the release error, in microseconds; empty bins are left out."""
+        bins = np.searchsorted(HISTOGRAM_US, self.error_us, "left")
+        counts = np.bincount(bins, self.error_counts, len(HISTOGRAM_US) + 1)
+        names = (*(str(edge) for edge in HISTOGRAM_US), "more")
+        return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
     @cached_property
     def why_not_valid(self) -> tuple[str, ...]:
         """Reasons why the run is not evidence about its senders; empty for a valid run."""
@@ -211,7 +219,11 @@ class LiveResult:
             for name, stall in zip(STALLS, self.stalls, strict=True)
             if stall["count"]
         }
-        return {"release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)}, "stalls": stalls}
+        histogram = self.release_error_histogram()
+        return {
+            "release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1), "histogram": histogram},
+            "stalls": stalls,
+        }
 
     @property
     def valid(self) -> bool:

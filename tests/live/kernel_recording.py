@@ -19,6 +19,7 @@ from ccenv.live.attacks import TRIES
 from ccenv.live.result import LiveResult
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
+from ccenv.live.virtual.run import run_virtual
 from ccenv.network.path import MBPS_IN_BPS
 
 SETTLING_SHARE, SETTLED_AFTER_S = 0.25, 0.3  # start of a run, not measured
@@ -84,13 +85,15 @@ def measurement_start_s(duration_s: float) -> float:
     return SETTLING_SHARE * duration_s + SETTLED_AFTER_S
 
 
-def make_record(name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries: int = TRIES) -> dict[str, Any]:
-    """Run a scenario of :func:`record_scenario` and return its record.
+def make_record(
+    name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries: int = TRIES, seed: int | None = None
+) -> dict[str, Any]:
+    """Run a scenario of :func:`record_scenario` and return its record; with a seed on user-mode Linux in virtual time.
 
     Raises:
         LiveError: if no run of ``tries`` is valid.
     """
-    result = valid_run(scenario, tries)
+    result = valid_run(scenario, tries) if seed is None else run_virtual(scenario, seed=seed)
     if not result.valid:
         raise LiveError(f"no valid run in {len(result.earlier) + 1}: {result.why_not_valid[0]}")
     return describe_run(name, result, stagger_s)
@@ -118,6 +121,8 @@ def describe_run(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[
         "mean_queue_packets": round(summary["links"][0]["queue_packets"] or 0.0, 3),
         "drop_percent": [round(100 * (flow["loss"] or 0.0), 4) for flow in summary["flows"]],
         "release_error_p99_ms": round(1e3 * result.release_error_s(99), 3),
+        "release_error_max_ms": round(1e3 * result.late_max_s, 3),
+        "release_error_histogram_us": result.release_error_histogram(),
         "tries": len(result.earlier) + 1,
     }
 

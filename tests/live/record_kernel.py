@@ -21,6 +21,7 @@ parser.add_argument("--buffer", default="1bdp")
 parser.add_argument("--duration", default="60s", help="of the run; its last three quarters are measured")
 parser.add_argument("--stagger", default="0s", help="between the starts of two flows")
 parser.add_argument("--thin", action="append", default=[], metavar="FLOW:PACKETS", help="an ACK of this flow for so many packets")
+parser.add_argument("--virtual", type=int, metavar="SEED", help="on user-mode Linux in virtual time, with this seed")
 options = parser.parse_args()
 rate_mbps, stagger_s = quantity("--rate", options.rate, MBPS), quantity("--stagger", options.stagger, SECONDS)
 rtt_s = quantity("--rtt", options.rtt, SECONDS)
@@ -36,6 +37,6 @@ scenario = record_scenario(
     thinning=parse_thinning(options.thin),
 )
 name = options.name or f"{'+'.join(options.cc)}/{rate_mbps:g}/{buffer_bytes / bdp_bytes:g}"
-record = make_record(name, scenario, stagger_s)
+record = make_record(name, scenario, stagger_s, seed=options.virtual)
 append_record(options.out, record)
 print(f"added {name} to {options.out}: {record['throughput_mbps']} Mbit/s, mean queue {record['mean_queue_packets']:g} packets")

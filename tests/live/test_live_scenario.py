@@ -238,7 +238,8 @@ def test_a_punctual_run_is_valid() -> None:
     summary = punctual.summary()
     assert (summary["valid"], summary["why_not_valid"]) == (True, [])
     assert (summary["emulator"]["stalls"], summary["emulator"]["try"]) == ({}, 1)
-    assert summary["emulator"]["release_error_us"] == {"p50": 10.0, "p99": 50.0, "max": 100.0}
+    histogram = {"10": 50, "100": 49, "1000": 1}
+    assert summary["emulator"]["release_error_us"] == {"p50": 10.0, "p99": 50.0, "max": 100.0, "histogram": histogram}
     assert punctual.limit_s == pytest.approx(0.00125)
 
 

@@ -17,13 +17,13 @@ from ccenv.base.files import Format, hash_value
 from ccenv.base.foreign import read_yaml
 from ccenv.base.provenance import code_hash
 from ccenv.live.comparison import COUNTERPARTS, simulate_live
-from ccenv.live.emulator.loop import serve
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.live.virtual.run import SOURCES, run_virtual
 
 SUITE = "kernel-v1"
 FORMAT = Format("ccenv-kernel-suite", 1, "a record of the suite kernel-v1")
+EMULATOR = SOURCES.parent / "emulator"
 SHIPPED = Path(__file__).parents[1] / "records" / f"{SUITE}.json"
 QUANTITIES = ("utilisation", "queue", "loss", "shares")
 UTILISATION, QUEUE, LOSS_FACTOR, LOSS_POINTS, SHARE = 0.03, 0.15, 1.5, 0.02, 0.05
@@ -85,9 +85,12 @@ PLAYS: dict[str, Callable[[LiveScenario], dict[str, Any]]] = {"kernel": play_ker
 
 
 def codes() -> dict[str, str]:
-    """Return the hash of what decides the runs of a side: of the kernel the guest's two sources and the emulator."""
-    sources = [(SOURCES / name).read_text(encoding="utf-8") for name in ("clock.c", "agent.c")]
-    return {"kernel": hash_value([*sources, code_hash(serve)])[:16], "engine": code_hash(simulate_live)[:16]}
+    """Return the hash of what decides the runs of a side: of the kernel the guest's two sources and the emulator's three."""
+    files = [*(SOURCES / name for name in ("clock.c", "agent.c")), *(EMULATOR / f"{name}.py" for name in ("box", "link", "loop"))]
+    return {
+        "kernel": hash_value([file.read_text(encoding="utf-8") for file in files])[:16],
+        "engine": code_hash(simulate_live)[:16],
+    }
 
 
 def is_simulated(scenario: LiveScenario) -> bool:
