@@ -67,6 +67,7 @@ ACK = record(
     "prior_delivered_bytes",  # delivered_bytes when the newest acknowledged byte was sent
     "tx_inflight_bytes",  # in flight just after it was sent; 0 for senders that are not per_packet
     "lost_since_bytes",  # found lost since it was sent; likewise
+    "recovering",  # 1 in fast recovery, by a transport that knows when it ends (RFC 6675 s.5); else 0
 )
 LOSS = record(
     "now_s",
@@ -74,7 +75,7 @@ LOSS = record(
     "inflight_bytes",  # after this signal
     "delivered_bytes",  # cumulative
     "timeout",  # 1 if found by the RTO
-    "new_episode",  # 1 if the lost bytes were sent after the previous episode was found: one reduction per episode
+    "new_episode",  # 1 if lost bytes were first sent after the previous episode was found: one reduction per episode
     "mss_bytes",
     # for senders that are per_packet, whose signal is one lost packet; else 0
     "tx_inflight_bytes",  # in flight just after it was sent

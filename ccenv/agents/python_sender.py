@@ -38,6 +38,7 @@ class Ack(NamedTuple):
     prior_delivered_bytes: float
     tx_inflight_bytes: float
     lost_since_bytes: float
+    recovering: float
 
 
 class Loss(NamedTuple):

@@ -107,6 +107,8 @@ def command(
             print_table(str(comparison.setting), ["sender", *(title for _, title in comparison.columns)], rows)
         if out is not None:
             print_text(f"wrote {out}")
+    for warning in comparison.warnings:
+        print(f"ccenv: compare: {warning}", file=sys.stderr)
     failed = [row for row in comparison.rows if row.error]
     for row in failed:
         print(f"ccenv: {row.sender}: {row.error}", file=sys.stderr)

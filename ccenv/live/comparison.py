@@ -18,6 +18,7 @@ from ccenv.live.result import LiveResult, token_path
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, load_jitter_adversary
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Scenario, simulate
+from ccenv.simulation.result import as_run
 
 # Simulated counterparts of the kernel's congestion controls.
 COUNTERPARTS = {
@@ -64,13 +65,17 @@ def simulate_live(scenario: LiveScenario) -> Simulated:
 
 
 def _run_packet_engine(scenario: LiveScenario) -> Simulated:
-    data = scenario.model_dump(exclude=set(_LIVE_FIELDS))
+    data = scenario.model_dump(exclude=set(_LIVE_FIELDS), exclude_defaults=True)  # what is open follows the hosts' profile
     for flow in data["flows"]:
         flow["sender"] = counterpart(flow["sender"])
-    result = simulate(Scenario.model_validate(data))
+        if scenario.quick_ack:
+            flow["receiver"] = {"ack_every": 1, **flow.get("receiver", {})}
+        if scenario.packets_per_burst == 1:
+            flow["burst_s"] = 0.0
+    result = simulate(as_run(Scenario.model_validate({**data, "profile": "linux"})))  # rates of whole packets, as live ones
     summary = result.summary()
     return Simulated(
-        {"engine": "packet", "flows": summary["flows"], "links": summary["links"]},
+        {"engine": "packet", "profile": "linux", "flows": summary["flows"], "links": summary["links"]},
         result.time_s[1:],
         result.throughput_Bps() / MBPS_IN_BPS,
         result.link_log["queue_bytes"][1:, 0] / scenario.mss_bytes,

@@ -53,6 +53,7 @@ class LiveScenario(Scenario):
         chooser: of contracts with a policy: a process that answers the kernel, or the policy compiled into the program.
     """
 
+    phase_jitter: float = 0.0
     model: Literal["cbr_delay", "ccac"] = "cbr_delay"
     steps_per_rtt: int = Field(default=8, ge=1, le=64)
     device: Literal["auto", "tun", "packet"] = "auto"
@@ -123,6 +124,8 @@ def _not_emulated_error(key: str, value: object, supported: str) -> LiveError:
 
 
 def _check_network(scenario: LiveScenario) -> None:
+    if scenario.phase_jitter:
+        raise _not_emulated_error("phase_jitter", scenario.phase_jitter, "0 is: packets of real hosts have their own phases")
     if scenario.profile != "plain":
         raise _not_emulated_error("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:

@@ -178,10 +178,10 @@ def _on_packets(_name: str, _case: str, case: Case) -> float | None:
         return None
     link = {"rate_Bps": case.path.link_rate_Bps, "buffer_bytes": case.path.buffer_bytes}
     flows = [
-        {"sender": sender, "rtt_s": flow.rtt_s, "start_s": flow.start_s}
+        {"sender": sender, "rtt_s": flow.rtt_s, "start_s": flow.start_s, "recovery": "flight"}  # as the record was made
         for sender, flow in zip(case.senders, case.path.flows, strict=True)
     ]
-    run = simulate({"duration_s": DURATION_S, "warmup_s": DURATION_S / 2, "links": [link], "flows": flows})
+    run = simulate({"duration_s": DURATION_S, "warmup_s": DURATION_S / 2, "phase_jitter": 0.0, "links": [link], "flows": flows})
     return case.value([flow["throughput_mbps"] * 125_000 for flow in run.summary()["flows"]])
 
 

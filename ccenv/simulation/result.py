@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Profile = Literal["plain", "linux"]
 BURST_S = 0.001  # tcp_tso_autosize: sk_pacing_shift 10, a burst is 2**-10 s at the pacing rate
 ACK_EVERY, ACK_TIMEOUT_S = 2, 0.04  # tcp_ack_snd_check: every second full segment; TCP_DELACK_MIN
-NOISE_S = 0.0005  # wake-up delay of a host: fitted to docs/data/kernel.jsonl as a whole (docs/simulation.md)
 HEADERS_BYTES = 52.0  # IPv4 20, TCP 20, time stamps 12: 1448 of 1500 bytes are payload
 PHASE_COUNTER = 2.0**44  # random numbers of start phases
 
@@ -46,13 +45,23 @@ def as_run(scenario: Scenario) -> Scenario:
     """Return the plain scenario that is run for one with a profile.
 
     The profile ``linux`` sets what the scenario leaves open: senders have the kernel's parameters, paced senders send TSO bursts,
-    receivers delay ACKs, packets reach a busy host late (jitter of type ``batch``), and flows start at a random phase within one
-    RTT that follows from the seed.
+    receivers delay ACKs, and flows start at a random phase within one RTT that follows from the seed. With either profile packets
+    of several flows of which none says its jitter have the scenario's ``phase_jitter``.
     """
-    if scenario.profile == "plain":
-        return scenario
-    flows = tuple(_linux_flow(flow, index, scenario.seed) for index, flow in enumerate(scenario.flows))
-    return scenario.model_copy(update={"flows": flows, "profile": "plain"})
+    flows = scenario.flows
+    if scenario.profile == "linux":
+        flows = tuple(_linux_flow(flow, index, scenario.seed) for index, flow in enumerate(flows))
+    said = any("jitter" in flow.model_fields_set for flow in flows)
+    if len(flows) > 1 and scenario.phase_jitter > 0.0 and not said:
+        flows = tuple(_jittered(scenario, flow, index) for index, flow in enumerate(flows))
+    return scenario if flows is scenario.flows else scenario.model_copy(update={"flows": flows, "profile": "plain"})
+
+
+def _jittered(scenario: Scenario, flow: FlowSpec, index: int) -> FlowSpec:
+    """Return a flow whose packets are late by a share of a service time."""
+    rate_Bps = min(scenario.links[link].rate_Bps for link in scenario.route_of(index))
+    late_s = scenario.phase_jitter * scenario.mss_of(index) / rate_Bps
+    return flow.model_copy(update={"jitter": JitterSpec(kind="uniform", max_s=late_s)})
 
 
 def check_profile(name: str) -> Profile:
@@ -78,8 +87,6 @@ def _linux_flow(flow: FlowSpec, index: int, seed: int) -> FlowSpec:
     }
     if "burst_s" not in set_fields:
         update["burst_s"] = BURST_S
-    if "jitter" not in set_fields:
-        update["jitter"] = JitterSpec(kind="batch", max_s=NOISE_S)
     if "ack_every" not in flow.receiver.model_fields_set:
         changed: dict[str, Any] = {"ack_every": ACK_EVERY}
         if "ack_timeout_s" not in flow.receiver.model_fields_set:
@@ -169,6 +176,7 @@ class Result(TableResult):
             "warmup_s": scenario.warmup_s,
             "seed": scenario.seed,
             "profile": self.profile,
+            **({"phase_jitter": scenario.phase_jitter} if {flow.jitter.kind for flow in scenario.flows} == {"uniform"} else {}),
             "flows": flows,
             "ratio": _divide(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
@@ -200,8 +208,13 @@ class Result(TableResult):
         queue = {"queue": self.link_log["queue_bytes"][:, 0] / 1e3}
         return f"{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
 
-    def measured(self) -> PacketRun:
-        """Return the run as metrics see it (``ccenv.network.metrics.table.measure_run``)."""
+    def measured(self, *, service_waits: bool = False) -> PacketRun:
+        """Return the run as metrics see it (``ccenv.network.metrics.table.measure_run``).
+
+        ``service_waits``: the service of a packet counts as queueing delay, as in records made under the first rules of suites.
+        """
+        routes = [self.scenario.route_of(index) for index in range(len(self.scenario.flows))]
+        rates_Bps = [[self.scenario.links[link].rate_Bps for link in route] for route in routes]
         flows = tuple(
             RunFlow(
                 name=flow.name or flow.sender,
@@ -213,7 +226,8 @@ class Result(TableResult):
                 every_s=flow.workload.every_s,
                 finished_s=float(finished_s),
                 transfers=self.transfers.get(index),
-                link_Bps=min(self.scenario.links[link].rate_Bps for link in self.scenario.route_of(index)),
+                link_Bps=min(rates_Bps[index]),
+                service_s=0.0 if service_waits else sum(self.scenario.mss_of(index) / rate_Bps for rate_Bps in rates_Bps[index]),
             )
             for index, (flow, finished_s) in enumerate(zip(self.scenario.flows, self.finished_s, strict=True))
         )

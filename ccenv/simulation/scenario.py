@@ -18,6 +18,7 @@ from ccenv.simulation.applications import Application, Page
 
 CONFIGS = "ccenv.configs.sim"
 MAX_DELAYS_BYTES = 16 << 20
+PHASE_JITTER = 0.5  # service times: of runs in which several flows meet
 # Ending of a key in files -> ending inside, factor.
 UNITS = {"_ms": ("_s", 1e-3), "_mbps": ("_Bps", MBPS_IN_BPS)}
 
@@ -46,6 +47,10 @@ class Scenario(NetworkSpec):
         warmup_s: left out of the summary.
         log_s: interval of the time series.
         seed: of all random numbers.
+        phase_jitter: where there are several flows and none says its jitter, each packet reaches its receiver late by up to so
+            many times the service of a packet at its slowest link, drawn anew per packet (``uniform``): without it packets meet
+            on a lattice of service times, and who loses depends on phase (S. Floyd, V. Jacobson: On traffic phase effects in
+            packet-switched gateways, 1992).
         profile: behaviour of hosts beyond their CCA (``ccenv.simulation.result``): ``plain``, none; ``linux``, a Linux host.
         applications: they decide what their flows send (``ccenv.simulation.applications``).
         reference: published measurements.
@@ -57,6 +62,7 @@ class Scenario(NetworkSpec):
     warmup_s: NotNegative = 0.0
     log_s: Positive = 0.01
     seed: int = Field(default=0, ge=0, lt=2**53)
+    phase_jitter: float = Field(default=PHASE_JITTER, ge=0, le=100, allow_inf_nan=False)
     profile: Literal["plain", "linux"] = "plain"
     applications: tuple[Application, ...] = Field(default=(), max_length=64)
     reference: Reference | None = None

@@ -277,7 +277,7 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         (({**ONE_LINK, "flows": [{**FLOW, "sender": "lambda_proxy:inner=fixed_delay_proxy"}]},), "cannot stand behind a proxy"),
         (lambda: ccenv.simulate(ONE_LINK, profile="linus"), "linus.*linux"),
         (({**ONE_LINK, "profile": "linus"},), "profile"),
-        *[(({**ONE_LINK, "flows": [{**FLOW, "recovery": value}]},), "flows.0.recovery.*'sack' or 'rack'")
+        *[(({**ONE_LINK, "flows": [{**FLOW, "recovery": value}]},), "flows.0.recovery.*'sack', 'rack' or 'flight'")
           for value in ("rak", 3, None, ["rack"])],
     ]),
     (run_packets, InputError, [

@@ -91,15 +91,22 @@ def test_cells_are_the_grid_and_the_fixed_network() -> None:
     assert found[4].metrics == ("utilisation", "jain_index", "throughput_mbps[b]@late")
 
 
-def test_a_record_is_what_the_simulator_gives() -> None:
-    cell = cells()[4]
+@pytest.mark.parametrize("rules", [1, 2])
+def test_a_record_is_what_the_simulator_gives(rules: int) -> None:
+    """Under the first rules with what they leave out."""
+    cell = replace(cells()[4], rules=rules)
+    former: tuple[dict[str, Any], ...] = ({"phase_jitter": 0}, {"recovery": "flight"}) if rules == 1 else ({}, {})
     result = simulate(
         {
+            **former[0],
             "duration_s": 3,
             "warmup_s": 1,
             "seed": cell.engine_seed,
             "links": [{"rate_mbps": 8, "buffer_packets": 20}],
-            "flows": [{"name": "a", "sender": "reno", "rtt_ms": 20}, {"name": "b", "sender": "cubic", "rtt_ms": 40}],
+            "flows": [
+                {"name": "a", "sender": "reno", "rtt_ms": 20, **former[1]},
+                {"name": "b", "sender": "cubic", "rtt_ms": 40, **former[1]},
+            ],
         }
     )
     flows, record = result.summary()["flows"], cell.run()

@@ -70,6 +70,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
         self.recovery_tx, self.newest_lost_tx, self.highest_tx = -1, -2, -1
+        self.recovery_point, self.acked_below, self.by_rto = 0, 0, False
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -244,6 +245,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
                 mss_bytes=self.mss, prior_delivered_bytes=packet.delivered_bytes,
                 tx_inflight_bytes=packet.inflight_bytes if self.cca.per_packet else 0.0,
                 lost_since_bytes=self.found_lost_bytes - packet.lost_bytes if self.cca.per_packet else 0.0,
+                recovering=float(self._recovers()),
             )  # fmt: skip
             self.cca.on_ack(self.state, signal)
         if self.rack:
@@ -266,6 +268,14 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         keep = acked_txs[-DUPLICATE_THRESHOLD] if len(acked_txs) >= DUPLICATE_THRESHOLD else 0
         self.sent = {tx: p for tx, p in self.sent.items() if tx >= min(oldest, keep)}
 
+    def _recovers(self) -> bool:
+        """Tell whether fast recovery lasts: something sent before its end is not acknowledged."""
+        if self.by_rto or self.spec.recovery == "flight":
+            return False
+        while self.acked_below in self.confirmed:
+            self.acked_below += 1
+        return self.acked_below < self.recovery_point
+
     def _lose(self, found: list[Packet], timeout: bool, now_s: float) -> None:
         found = sorted(found, key=lambda p: p.tx)
         for lost in [[packet] for packet in found] if self.cca.per_packet else [found]:
@@ -280,11 +290,16 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
             self.resend.append(packet.segment)
             self.inflight_bytes -= self.mss
             self.found_lost_bytes += self.mss
-        new_episode = lost[-1].tx > self.recovery_tx
+        if timeout or self.spec.recovery == "flight":
+            new_episode = lost[-1].tx > self.recovery_tx
+        else:  # RFC 6675 s.5: one reduction until all that was sent before it is acknowledged in order
+            new_episode = max(packet.segment for packet in lost) >= self.recovery_point
         if new_episode:
             self.recovery_tx = self.next_tx - 1
+        if new_episode or timeout:
+            self.recovery_point, self.by_rto = self.next_segment, timeout
         if self.rack:
-            self.rack.lose(timeout)
+            self.rack.lose(timeout, new_episode)
         if self.cca.per_packet:
             (packet,) = lost
             told = {

@@ -40,6 +40,9 @@ class ReferencePath:
                 self.batch_end_s += jitter.max_s * draw
                 self.jitter_draws += 1.0
             wanted = self.batch_end_s
+        elif jitter.kind == "uniform":
+            wanted = at_s + jitter.max_s * self._draw(JITTER_COUNTER + self.jitter_draws)
+            self.jitter_draws += 1.0
         elif jitter.kind == "interval":
             wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
         elif jitter.kind == "replay":

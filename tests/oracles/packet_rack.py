@@ -89,11 +89,11 @@ class ReferenceRack:
             or ((by_rto or p.tx < self.flow.highest_tx) and p.sent_s + self.rtt_s + self.window_s - now_s <= ROUNDING_S)
         ]
 
-    def lose(self, by_rto: bool) -> None:
+    def lose(self, by_rto: bool, new_episode: bool) -> None:
         """Enter recovery."""
         if by_rto:
             self.beyond_window = "retransmission"
-        if self.recovery_point is None or by_rto:
+        if new_episode or by_rto:
             self.recovery_point = self.flow.next_segment if self._una() < self.flow.next_segment else None
 
     def arm(self, now_s: float) -> None:

@@ -1,8 +1,7 @@
 """Code shared by classic CCAs: constants, windowed filters, the factory, Proportional Rate Reduction and HyStart++.
 
 PRR (RFC 9937): in fast recovery send in proportion to deliveries, down to ssthresh. Deviations: no ACK is safe (SafeACK of
-s.6): the cumulative acknowledgement advances when the first retransmission arrives, which is when recovery ends here. What was
-sent follows from what is in flight.
+s.6), because signals do not have the cumulative acknowledgement. What was sent follows from what is in flight.
 
 HyStart++ (RFC 9406): leave slow start when the RTT rises, through a phase of slower growth. Deviations: no limit on the bytes
 that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count bytes; a round is a round trip of
@@ -215,6 +214,15 @@ def reduce_window(state: Any, loss: Any, kept: float) -> None:
     if loss.timeout > 0.0:
         state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
     extend_recovery(state, loss)
+
+
+@kernel
+def in_recovery(state: Any, ack: Any) -> bool:
+    """Tell whether fast recovery lasts: by the transport until the cumulative ACK of its end (RFC 6582 s.3.2, RFC 6675 s.5).
+
+    The curve engine has no segments; there, and after an ECN mark, it lasts until recover_bytes are delivered.
+    """
+    return bool(ack.recovering > 0.0 or ack.delivered_bytes < state.recover_bytes)
 
 
 PRR_FIELDS = (

@@ -18,6 +18,7 @@ from ccenv.agents.classic.common import (
     begin_recovery,
     end_recovery,
     extend_recovery,
+    in_recovery,
     initial_window,
     lose_further,
     recover,
@@ -87,7 +88,7 @@ def on_ack(state: Any, ack: Any) -> None:
     state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.cwnd_bytes))
     since_last_ack_s = ack.now_s - state.last_ack_s
     state.last_ack_s = ack.now_s
-    if ack.delivered_bytes < state.recover_bytes:
+    if in_recovery(state, ack):
         recover(state, ack)
         return
     end_recovery(state)

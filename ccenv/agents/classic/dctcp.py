@@ -14,6 +14,7 @@ from ccenv.agents.classic.common import (
     Cca,
     Parameter,
     grow_window,
+    in_recovery,
     initial_window,
     reduce_window,
     start_window,
@@ -61,7 +62,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.alpha = average(state.alpha, state.round_marked_bytes / state.round_bytes, state.gain)
         state.round_bytes = 0.0
         state.round_marked_bytes = 0.0
-    if ack.delivered_bytes < state.recover_bytes:
+    if in_recovery(state, ack):
         return
     if ack.ecn_fraction > 0.0 and ack.delivered_bytes >= state.reduced_until_bytes:
         state.cwnd_bytes = max(state.cwnd_bytes * (1.0 - 0.5 * state.alpha), MIN_SSTHRESH_MSS * state.mss_bytes)

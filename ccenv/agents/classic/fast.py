@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window, start_window
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, in_recovery, initial_window, start_window
 from ccenv.base.kernels.decorator import kernel
 
 MAX_GROWTH = 2.0  # ToN 2006 s.IV: the window at most doubles per update
@@ -53,7 +53,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Update at the start of each round by the round before; in slow start double per round trip."""
-    recovering = ack.delivered_bytes < state.recover_bytes
+    recovering = in_recovery(state, ack)
     if ack.round_start > 0.0 and state.round_acked_bytes > 0.0:
         if not recovering:
             _update(state, ack.min_rtt_s, state.round_rtt_sum / state.round_acked_bytes, ack.app_limited)

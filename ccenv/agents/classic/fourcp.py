@@ -31,6 +31,7 @@ from ccenv.agents.classic.common import (
     Cca,
     Parameter,
     extend_recovery,
+    in_recovery,
     initial_window,
     smoothed_rtt,
     switch,
@@ -142,7 +143,7 @@ def on_ack(state: Any, ack: Any) -> None:
     """Grow the virtual window ([4CP] eqs. 3 and 5), adapt the target ([4CP] eq. 6)."""
     state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.cwnd_bytes))
     acked_mss = ack.acked_bytes / state.mss_bytes
-    if ack.delivered_bytes >= state.recover_bytes and ack.app_limited == 0.0:
+    if not in_recovery(state, ack) and ack.app_limited == 0.0:
         if state.slow_start > 0.0:
             state.window_mss = min(state.window_mss + acked_mss, state.ssthresh_mss)
             if state.window_mss >= state.ssthresh_mss:

@@ -15,7 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import LOSS_FACTOR, Cca, Parameter, initial_window, reduce_window, start_window, switch
+from ccenv.agents.classic.common import (
+    LOSS_FACTOR,
+    Cca,
+    Parameter,
+    in_recovery,
+    initial_window,
+    reduce_window,
+    start_window,
+    switch,
+)
 from ccenv.base.kernels.decorator import kernel
 
 MAX_SLOW_START_RHO = 4.0
@@ -50,7 +59,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Grow by 2^rho - 1 per byte in slow start, by rho^2 segments per window after it (2004 s.3)."""
-    if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
+    if in_recovery(state, ack) or ack.app_limited > 0.0:
         return
     rho = relative_rtt(ack.min_rtt_s, state.rtt0_s)
     acked_bytes = ack.acked_bytes / (1.0 + state.delayed_acks)

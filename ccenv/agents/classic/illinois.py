@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import Cca, grow_window, initial_window, reduce_window, start_window
+from ccenv.agents.classic.common import Cca, grow_window, in_recovery, initial_window, reduce_window, start_window
 from ccenv.base.kernels.decorator import kernel
 
 ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
@@ -79,7 +79,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.round_rtt_sum = 0.0
     state.round_acked_bytes += ack.acked_bytes
     state.round_rtt_sum += ack.rtt_s * ack.acked_bytes
-    if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
+    if in_recovery(state, ack) or ack.app_limited > 0.0:
         return
     grow_window(state, ack.acked_bytes, state.alpha)
 

@@ -17,6 +17,7 @@ from ccenv.agents.classic.common import (
     Cca,
     Parameter,
     grow_window,
+    in_recovery,
     initial_window,
     reduce_window,
     smoothed_rtt,
@@ -66,7 +67,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.round_at_s = ack.now_s
         state.round_bytes = 0.0
         state.round_marked_bytes = 0.0
-    if ack.delivered_bytes >= state.recover_bytes:
+    if not in_recovery(state, ack):
         if ack.ecn_fraction > 0.0 and ack.now_s - state.reduced_at_s >= virtual_s:
             state.cwnd_bytes = max(state.cwnd_bytes * (1.0 - 0.5 * state.alpha), MIN_SSTHRESH_MSS * state.mss_bytes)
             state.ssthresh_bytes = state.cwnd_bytes

@@ -21,6 +21,7 @@ from ccenv.agents.classic.common import (
     begin_recovery,
     end_recovery,
     extend_recovery,
+    in_recovery,
     initial_window,
     lose_further,
     recover,
@@ -59,7 +60,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Grow: by the bytes acknowledged in slow start (RFC 5681 eq. 2), by one segment per window after it (eq. 3)."""
-    if ack.delivered_bytes < state.recover_bytes:
+    if in_recovery(state, ack):
         recover(state, ack)
         return
     end_recovery(state)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window, start_window
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, in_recovery, initial_window, start_window
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
 
@@ -60,7 +60,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Decide at the start of each round by the round before; in slow start grow in every other round."""
-    recovering = ack.delivered_bytes < state.recover_bytes
+    recovering = in_recovery(state, ack)
     if ack.round_start > 0.0 and state.round_acked_bytes > 0.0:
         if not recovering:
             _decide(state, _queued_mss(state, ack.min_rtt_s), ack.app_limited)

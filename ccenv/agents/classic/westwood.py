@@ -17,6 +17,7 @@ from ccenv.agents.classic.common import (
     Cca,
     extend_recovery,
     grow_window,
+    in_recovery,
     initial_window,
     start_window,
 )
@@ -49,7 +50,7 @@ def on_ack(state: Any, ack: Any) -> None:
     """Estimate the bandwidth once per round trip; grow as Reno (RFC 5681 eqs. 2 and 3)."""
     state.min_rtt_s = ack.min_rtt_s
     _estimate(state, ack)
-    if ack.delivered_bytes < state.recover_bytes or ack.app_limited > 0.0:
+    if in_recovery(state, ack) or ack.app_limited > 0.0:
         return
     grow_window(state, ack.acked_bytes, 1.0)
 

@@ -41,6 +41,7 @@ class PacketCell(Cell):
         windows: spans by name, for metrics.
         others: spec or name -> hash of every other sender, adversary and link trace.
         series_s: interval of the rates over time that are kept; 0: none.
+        rules: of the suite.
     """
 
     family: str
@@ -49,6 +50,7 @@ class PacketCell(Cell):
     windows: Spans
     others: dict[str, str]
     series_s: float
+    rules: int
 
     @property
     def opponent(self) -> str:
@@ -59,7 +61,7 @@ class PacketCell(Cell):
         for user_metric in self.own_metrics:
             require_metric(user_metric)
         result = self.play()
-        measured, metrics = result.measured(), {}
+        measured, metrics = result.measured(service_waits=self.rules == 1), {}
         for name in self.metrics:
             plain, group, window = parse_metric(name)
             metrics[name] = measure_run(measured, plain, self.windows[window], group)
@@ -88,7 +90,10 @@ class PacketCell(Cell):
         flows = [
             {"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in self.network["flows"]
         ]
-        return read_scenario({**self.network, "flows": flows}, f"scenario {self.scenario}")
+        network: dict[str, Any] = {**self.network, "flows": flows}
+        if self.rules == 1:
+            network = {"phase_jitter": 0.0, **network, "flows": [{"recovery": "flight", **flow} for flow in flows]}
+        return read_scenario(network, f"scenario {self.scenario}")
 
 
 def make_packet_cells(
@@ -139,6 +144,7 @@ def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, user_m
         metrics=(*metrics, *(metric.name for metric in user_metrics)),
         own_metrics=user_metrics,
         series_s=suite.series_s if seed == suite.seeds[0] else 0.0,
+        rules=suite.rules,
     )
     cell.scenario_data()  # refuses an invalid scenario before anything runs
     return cell

@@ -31,6 +31,7 @@ from ccenv.network.metrics.table import METRICS, measure_run, run_metric
 from ccenv.network.metrics.user import OwnMetric, load_metric, require_metric
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
 from ccenv.simulation import Result, simulate
+from ccenv.simulation.scenario import PHASE_JITTER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,8 +64,16 @@ class Comparison(TableResult):
         defined = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
         return [*defined, *((name, title) for name, title in further.items() if name not in dict(defined))]
 
+    @property
+    def warnings(self) -> list[str]:
+        """One line for all senders whose runs with several seeds are equal, as those of one flow on a plain link are."""
+        same = [row.sender for row in self.rows if row.intervals and all(low == high for low, high in row.intervals.values())]
+        text = f"{', '.join(same)}: {self.setting.seeds} seeds give one result: nothing is random, so intervals have no width"
+        return [text] if same else []
+
     def to_dict(self) -> dict[str, Any]:
-        return {"setting": self.setting.to_dict(), "senders": [asdict(row) for row in self.rows]}
+        rows = [asdict(row) for row in self.rows]
+        return {"setting": self.setting.to_dict(), "senders": rows, "warnings": self.warnings}
 
     row_name = "sender"
 
@@ -387,7 +396,12 @@ class Setting:
         return WARMUP_SHARE * self.duration_s
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"warmup_s": self.warmup_s}
+        return asdict(self) | {"warmup_s": self.warmup_s, "phase_jitter": self.phase_jitter}
+
+    @property
+    def phase_jitter(self) -> float:
+        """By how many service times a packet is late at most (``Scenario.phase_jitter``): 0 for one flow, or with a network."""
+        return PHASE_JITTER if self.flows + bool(self.against) > 1 and not self.network else 0.0
 
     def scenario(self, spec: str) -> dict[str, Any]:
         """Return the scenario (``ccenv.simulation.read_scenario``) in which a sender runs."""
@@ -406,6 +420,7 @@ class Setting:
         parts += [f"{self.flows} flows each"] if self.flows > 1 else []
         parts += [f"against {self.against}"] if self.against else []
         parts += [f"{100 * self.loss_rate:g} % loss"] if self.loss_rate else []
+        parts += [f"packets up to {self.phase_jitter:g} service times late"] if self.phase_jitter else []
         parts += [f"network {self.network}, D {1e3 * self.jitter_s:g} ms"] if self.network else []
         parts += [f"{self.duration_s:g} s (averages without the first {self.warmup_s:g} s)"]
         return ", ".join([*parts, *([f"{self.seeds} seeds"] if self.seeds > 1 else [])])

@@ -159,6 +159,8 @@ class PacketSuite(SuiteBase):
         warm_up_s: start of a run that metrics leave out.
         log_s: interval of the log from which metrics are computed.
         series_s: interval of the rates over time that are kept of the first seed; 0: none.
+        rules: 1: as shipped records were made, without phase jitter, fast recovery ends with what was in flight, and a packet in
+            service waits; 2: as ``ccenv.simulation.Scenario`` has it.
         solved: games whose exact steps of convergence are put beside what is measured.
     """
 
@@ -168,16 +170,15 @@ class PacketSuite(SuiteBase):
     log_s: float = Field(default=0.01, ge=1e-3, le=1)
     series_s: float = Field(default=0.0, ge=0)
     scenarios: tuple[PacketScenario, ...] = Field(min_length=1)
+    rules: Literal[1, 2] = 1
     solved: tuple[SolvedRows, ...] = ()
     score: Score = Score(metric="utilisation", adversary=NETWORK)
 
     @model_serializer(mode="wrap")
-    def _without_no_games(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave ``solved`` out where there is none, so that records of such suites stay what they were."""
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``solved`` where there is none, and the first rules, so that records of such suites stay what they were."""
         data: dict[str, Any] = dump(self)
-        if not data.get("solved", True):
-            del data["solved"]
-        return data
+        return {key: value for key, value in data.items() if (key, value) not in (("solved", ()), ("solved", []), ("rules", 1))}
 
     @model_validator(mode="after")
     def _consistent(self) -> PacketSuite:

@@ -57,6 +57,7 @@ from ccenv.engine.packet.sources import (
 from ccenv.engine.packet.transport import (
     NO_PACKET,
     NO_SEGMENT,
+    RACK,
     RTO_TIMER,
     WINDOW_FULL,
     WINDOW_SLACK_BYTES,
@@ -205,7 +206,7 @@ def start_flow(a, run, i):
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
     begin_application(fl, fl.mss_bytes)
-    if fl.rack == 1:
+    if fl.rack == RACK:
         begin_rack(fl)
 
 
@@ -250,11 +251,11 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
             call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[fl.index])
         scans, heard = fl.loss_scan < fl.ack_next_tx, True
-        if fl.rack == 1:
+        if fl.rack == RACK:
             take_delivery(fl, newest_tx, fl.acked_count - arrivals, acked_bytes)
     elif fl.rto_deadline_s <= now_s:
         fl.rto_deadline_s = np.inf
-        if fl.rack == 1 and fl.timer != RTO_TIMER:
+        if fl.rack == RACK and fl.timer != RTO_TIMER:
             scans = heard = take_timer(fl, now_s, run.rto_min_s)
         elif fl.inflight_bytes > 0.0:
             scans = by_rto = heard = True
@@ -268,7 +269,7 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
         scans = fl.per_packet == 1
-    if fl.rack == 1 and heard:
+    if fl.rack == RACK and heard:
         arm(fl, now_s, run.rto_min_s)
 
 
@@ -440,6 +441,6 @@ def send_packets(a, run, sources, fl, first, now_s):
             put_on_pipe(a, run, sources, fl.index, 0, tx, now_s + fl.access_s)
         else:
             arrive(run, a.flows, first, fl, tx, 0, now_s)
-    if fl.rack == 1 and fl.next_tx > first_tx:
+    if fl.rack == RACK and fl.next_tx > first_tx:
         arm_after_sending(fl, now_s, run.rto_min_s)
     set_source(run, sources.flows + fl.index, flow_time_s(fl))

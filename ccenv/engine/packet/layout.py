@@ -198,7 +198,7 @@ FLOW_DTYPE = make_record(
     f8 sent_bytes resent_bytes found_lost_bytes dropped_bytes random_lost_bytes goodput_bytes rtt_sum_s rtt_samples
     f8 one_way_sum_s one_way_samples marked_bytes timeouts finished_s
     # RACK
-    i8 rack  # 0: losses by duplicates, and nothing below is used
+    i8 rack  # RECOVERIES; but for RACK nothing below is used except the recovery
     i8 resent_at  # per segment: number + 1 once it was sent again
     i8 first_segment
     i8 fack  # newest segment that has arrived
@@ -208,7 +208,7 @@ FLOW_DTYPE = make_record(
     i8 reordering_steps
     i8 reordering_persists  # recoveries for which they are kept
     i8 dsack_below  # segment with which the round ends in which something arrived twice
-    i8 recovering
+    i8 recovering  # 0: no; 1: fast recovery; 2: after an RTO
     i8 recovery_below  # segment with which the recovery ends
     i8 hole_tx hole_seen
     i8 timer  # what rto_deadline_s is for
@@ -246,9 +246,9 @@ GRID_DTYPE = make_record(
 DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "pie": 3, "codel": 4, "fq_codel": 5, "dualpi2": 6}
 CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
-JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
+JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6, "uniform": 7}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
-RECOVERIES = {"sack": 0, "rack": 1}
+RECOVERIES = {"sack": 0, "rack": 1, "flight": 2}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
 STEADY = ("bulk", "finite")  # what these offer does not change with time
 

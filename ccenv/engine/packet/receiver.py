@@ -102,7 +102,9 @@ def _first_late(fl):
     return int(load(fl.late_at, (fl.late_head & fl.mask) * PIPE_STRIDE + TX))
 
 
-_CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
+_CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY, _UNIFORM = (
+    JITTERS[kind] for kind in ("constant", "batch", "interval", "early", "replay", "uniform")
+)
 _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]
 # A time that is a multiple of the interval up to rounding counts as one.
 MULTIPLE_TOLERANCE = 1e-9
@@ -120,6 +122,9 @@ def release_time_s(fl, arrival_s, seed):
             fl.batch_end_s += fl.jitter_s * uniform(seed, 0.0, float(fl.index), JITTER_COUNTER + fl.jitter_draws)
             fl.jitter_draws += 1.0
         release_s = fl.batch_end_s
+    elif jitter == _UNIFORM:
+        release_s = arrival_s + fl.jitter_s * uniform(seed, 0.0, float(fl.index), JITTER_COUNTER + fl.jitter_draws)
+        fl.jitter_draws += 1.0
     elif jitter == _INTERVAL:  # [Starvation] s.5.3
         release_s = math.ceil(arrival_s / fl.jitter_interval_s - MULTIPLE_TOLERANCE) * fl.jitter_interval_s
     elif jitter == _REPLAY:

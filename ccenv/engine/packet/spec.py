@@ -397,10 +397,10 @@ class JitterSpec(StrictModel):
 
     Attributes:
         kind: none; constant (max_s for all); batch ([CCmatic] App. H: packets are released together after a time drawn from
-            U[0, max_s)); interval (released at integer multiples of interval_s: [Starvation] s.5.3); early (held for max_s,
-            but for the first packet from at_s on, again every every_s where that is not 0: [Starvation] s.5.1); replay (a
-            packet that comes in the n-th interval_s is held for the n-th of delays_s, again from the first after the last);
-            adversary (an adversary decides every 10 ms).
+            U[0, max_s)); uniform (each packet by a time of its own from U[0, max_s)); interval (released at integer multiples
+            of interval_s: [Starvation] s.5.3); early (held for max_s, but for the first packet from at_s on, again every every_s
+            where that is not 0: [Starvation] s.5.1); replay (a packet that comes in the n-th interval_s is held for the n-th of
+            delays_s, again from the first after the last); adversary (an adversary decides every 10 ms).
         max_s: D.
         interval_s: for interval and replay.
         delays_s: for replay: at most max_s each.
@@ -409,7 +409,7 @@ class JitterSpec(StrictModel):
         adversary: for adversary: its name and parameters.
     """
 
-    kind: Literal["none", "constant", "batch", "interval", "early", "replay", "adversary"] = "none"
+    kind: Literal["none", "constant", "batch", "uniform", "interval", "early", "replay", "adversary"] = "none"
     max_s: NotNegative = 0.0
     interval_s: NotNegative = 0.0
     delays_s: tuple[NotNegative, ...] = Field(default=(), max_length=MAX_DELAYS)
@@ -534,7 +534,8 @@ class FlowSpec(StrictModel):
         reordering: packets that others overtake.
         ack_path: the way of its ACKs; by default they are back after what is left of rtt_s.
         mss_bytes: size of its packets; by default that of the network.
-        recovery: how it finds losses: sack (three later packets, RFC 6675) or rack (by time, with tail loss probes, RFC 8985).
+        recovery: how it finds losses: sack (three later packets, RFC 6675), rack (by time, with tail loss probes, RFC 8985), or
+            flight (as sack, but fast recovery ends when what was in flight at its start has been delivered or lost).
         ecn: codepoint of its packets: none (dropped where others are marked), classic (ECT(0)) or l4s (ECT(1), RFC 9331); by
             default l4s for the senders L4S_SENDERS and classic for all others.
         burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
@@ -559,7 +560,7 @@ class FlowSpec(StrictModel):
     reordering: Reordering | None = None
     ack_path: AckPath | None = None
     mss_bytes: float | None = Field(default=None, ge=SMALLEST_PACKET_BYTES, le=LARGEST_PACKET_BYTES)
-    recovery: Literal["sack", "rack"] = "sack"
+    recovery: Literal["sack", "rack", "flight"] = "sack"
     ecn: Literal["none", "classic", "l4s"] | None = None
     burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
     jitter: JitterSpec = JitterSpec()

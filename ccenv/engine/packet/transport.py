@@ -32,6 +32,7 @@ from ccenv.engine.packet.layout import (
     LOST,
     ON_THE_WAY,
     OUTSTANDING,
+    RECOVERIES,
     SEGMENT,
     SEGMENT_STRIDE,
     SENT_S,
@@ -50,6 +51,8 @@ DUPLICATES = 3.0  # DupThresh: s.6.2, step 4
 WINDOW_STEPS = 4.0  # the reordering window grows by 1/4 of the smallest RTT: s.6.2, step 4
 PERSISTENCE = 16  # recoveries for which a grown window is kept: the same
 ROUNDING_S = 1e-9  # a time that has passed up to rounding has passed
+SACK, RACK, FLIGHT = (RECOVERIES[name] for name in ("sack", "rack", "flight"))
+FAST, BY_RTO = 1, 2  # recoveries; 0: none
 NO_ROUND = -1  # of duplicates that a receiver told of (RACK.dsack_round)
 
 
@@ -97,7 +100,7 @@ def sacked_segments(fl):
 def set_reordering_window(fl):
     """Set the reordering window (s.6.2, step 4, last part)."""
     fl.reordering_s = min(fl.reordering_steps * fl.min_rtt_s / WINDOW_STEPS, fl.srtt_s)
-    if fl.reordering_seen == 0 and (fl.recovering == 1 or sacked_segments(fl) > DUPLICATES - 0.5):
+    if fl.reordering_seen == 0 and (fl.recovering > 0 or sacked_segments(fl) > DUPLICATES - 0.5):
         fl.reordering_s = 0.0
 
 
@@ -111,7 +114,7 @@ def take_delivery(fl, newest_tx, arrivals, acked_bytes):
     fl.beyond_window = NO_PACKET
     if fl.ack_next_tx > newest_tx:
         fl.rack_rtt_s = fl.rtt_s
-    leaves = fl.recovering == 1 and fl.confirmed_below >= fl.recovery_below
+    leaves = fl.recovering > 0 and fl.confirmed_below >= fl.recovery_below
     if leaves:
         fl.recovering = 0
     if fl.dsack_below != NO_ROUND and fl.confirmed_below >= fl.dsack_below:
@@ -154,12 +157,11 @@ def is_late(fl, tx, by_rto, now_s):
 
 @kernel
 def begin_recovery(fl, by_rto):
-    """Notice that losses were found: recovery lasts until all that was sent so far has arrived (RFC 6675 s.5)."""
-    if by_rto:
-        fl.beyond_window = RETRANSMISSION
-    if fl.recovering == 0 or by_rto:
-        fl.recovery_below = fl.next_segment
-        fl.recovering = 1 if fl.confirmed_below < fl.next_segment else 0
+    """Begin a recovery: it lasts until the cumulative ACK of all that was sent so far (RFC 6675 s.5, s.5.1)."""
+    fl.recovery_below = fl.next_segment
+    fl.recovering = 0
+    if fl.confirmed_below < fl.next_segment:
+        fl.recovering = BY_RTO if by_rto else FAST
 
 
 @kernel
@@ -275,7 +277,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
         while tx != last_tx:
             tx = next_arrival(fl)
             newest_tx = max(newest_tx, tx)
-            if fl.rack == 1:
+            if fl.rack == RACK:
                 see_order(fl, tx)
             new_bytes, new_marked_bytes = confirm(fl, tx, mss_bytes)
             acked_bytes += new_bytes
@@ -321,6 +323,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     ack.prior_delivered_bytes = before_bytes
     ack.tx_inflight_bytes = 0.0
     ack.lost_since_bytes = 0.0
+    ack.recovering = 1.0 if fl.recovering == FAST and fl.confirmed_below < fl.recovery_below and fl.rack != FLIGHT else 0.0
     if fl.per_packet == 1:
         at = (newest_tx & fl.mask) * SENT_WITH_STRIDE
         ack.tx_inflight_bytes = load(fl.sent_with_at, at + WITH_INFLIGHT)
@@ -346,14 +349,14 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     With RACK those that are late are found. Of a CCA per packet only the next one is found.
     """
     lost_bytes = 0.0
-    newest = np.int64(-1)
+    newest, highest = np.int64(-1), np.int64(-1)
     end = fl.next_tx if by_rto else fl.ack_next_tx
     kept_tx = end  # the first that an RTO leaves outstanding
     tx = fl.loss_scan
     while tx < end:
         status = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS)
         if status == OUTSTANDING:
-            if fl.rack == 1:
+            if fl.rack == RACK:
                 if not is_late(fl, tx, by_rto, now_s):
                     if not by_rto:
                         break
@@ -365,6 +368,7 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
             mark_lost(fl, tx, mss_bytes)
             lost_bytes += mss_bytes
             newest = tx
+            highest = max(highest, np.int64(load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT)))
             if fl.per_packet == 1:
                 tx += 1
                 break
@@ -379,11 +383,13 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         loss.inflight_bytes = fl.inflight_bytes
         loss.delivered_bytes = fl.delivered_bytes
         loss.timeout = 1.0 if by_rto else 0.0
-        loss.new_episode = 0.0
-        if newest > fl.recovery_tx:
-            loss.new_episode = 1.0
+        new_episode = newest > fl.recovery_tx if by_rto or fl.rack == FLIGHT else highest >= fl.recovery_below
+        loss.new_episode = 1.0 if new_episode else 0.0
+        if new_episode:
             fl.recovery_tx = fl.next_tx - 1
-        if fl.rack == 1:
+        if by_rto and fl.rack == RACK:
+            fl.beyond_window = RETRANSMISSION
+        if new_episode or by_rto:
             begin_recovery(fl, by_rto)
         if fl.per_packet == 1:
             tell_packet(fl, loss, newest)
@@ -455,7 +461,7 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     else:
         fl.resend_head += 1
         fl.resent_bytes += mss_bytes
-        if fl.rack == 1:
+        if fl.rack == RACK:
             store(fl.resent_at, segment & fl.mask, segment + 1.0)
     fl.next_tx = tx + 1
     fl.inflight_bytes += mss_bytes
@@ -483,7 +489,7 @@ def _wait_for_probe(fl, now_s):
     """Set the timer to the next probe, or to the RTO where none may be sent (s.7.2; before the RTT is known: s.7.3)."""
     fl.timer = RTO_TIMER
     fl.rto_deadline_s = fl.rto_expires_s
-    if fl.recovering == 1 or sacked_segments(fl) > 0.5 or fl.srtt_s == 0.0:
+    if fl.recovering > 0 or sacked_segments(fl) > 0.5 or fl.srtt_s == 0.0:
         return
     wait_s = PROBE_RTTS * fl.srtt_s
     if fl.ack_every > 1 and fl.inflight_bytes < 1.5 * fl.mss_bytes:

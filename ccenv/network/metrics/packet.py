@@ -29,6 +29,7 @@ class RunFlow:
         finished_s: when a finite transfer was acknowledged; infinite: not.
         transfers: of a flow that stands for many short ones: (n, 3) bytes, begin and end in seconds; NaN: not done.
         link_Bps: rate of the slowest link of its route.
+        service_s: that a packet takes at the links of its route at their rates; a packet in service does not wait.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RunFlow:
     finished_s: float
     transfers: np.ndarray | None = None
     link_Bps: float = math.inf
+    service_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,10 +159,10 @@ class RunWindow:
 
     @cached_property
     def delays(self) -> tuple[np.ndarray, np.ndarray]:
-        """RTT minus Rm per flow and log interval as the mean of its ACKs, and their number."""
+        """RTT minus Rm and service per flow and log interval as the mean of its ACKs, and their number."""
         values, weights = [], []
         for flow in self.flows:
-            log, base_s = self.run.flow_log[:, flow], self.run.flows[flow].rtt_s
+            log, base_s = self.run.flow_log[:, flow], self.run.flows[flow].rtt_s + self.run.flows[flow].service_s
             for first, last in self.rows(flow):
                 samples, summed = np.diff(log["rtt_samples"][first : last + 1]), np.diff(log["rtt_sum_s"][first : last + 1])
                 some = samples > 0
@@ -184,7 +186,7 @@ def throughput_mbps(window: RunWindow) -> float:
 
 
 def queueing_delay_mean_s(window: RunWindow) -> float:
-    """Return the mean over the ACKs of RTT minus Rm, jitter included. Reference: [CCmatic] (5.1)."""
+    """Return the mean over the ACKs of RTT minus Rm and service, jitter included. Reference: [CCmatic] (5.1)."""
     delay_s, samples = window.delays
     return float(delay_s @ samples / samples.sum()) if samples.sum() > 0 else UNDEFINED
 

@@ -60,7 +60,7 @@ _ROWS: tuple[tuple[str, str, str, Direction, str], ...] = (
     ("throughput_mbps", "throughput", "Mbit/s", "higher",
      "mean over the flows of the new bytes per second, while the flow was to send"),
     ("queueing_delay_mean_s", "mean queueing delay", "s", "lower",
-     "mean queueing plus jitter delay of the delivered bytes; per ACK in a packet run"),
+     "mean queueing plus jitter delay of the delivered bytes; per ACK in a packet run, where a packet in service does not wait"),
     ("queueing_delay_p95_s", "p95 queueing delay", "s", "lower",
      "smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter); of ACKs in a packet run"),
     ("queueing_delay_p95_ms", "p95 queueing delay", "ms", "lower", "95th percentile of the queueing delay of the ACKs"),

@@ -1,6 +1,7 @@
 """Senders side by side: figures, table, picture, failures, units."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,17 @@ def test_several_seeds_make_means_with_intervals() -> None:
     assert first is not None and first.scenario.seed == 3
 
 
+def test_equal_seeds_are_told_and_several_flows_differ() -> None:
+    options: dict[str, Any] = {"rate": "10mbps", "rtt": "20ms", "duration": "6s", "seeds": 2}
+    one, two = (compare(["cubic"], flows=flows, **options) for flows in (1, 2))
+    assert one.warnings == ["cubic: 2 seeds give one result: nothing is random, so intervals have no width"]
+    assert (one.setting.phase_jitter, one.to_dict()["setting"]["phase_jitter"]) == (0.0, 0.0)
+    assert two.warnings == two.to_dict()["warnings"] == []
+    assert two.setting.phase_jitter == 0.5
+    low, high = two.rows[0].intervals["jain"]
+    assert low < high
+
+
 def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison) -> None:
     assert "bad.py:4: ZeroDivisionError" in comparison.rows[1].error
     assert comparison.rows[1].utilisation is None and [row.error for row in comparison.rows[::2]] == ["", ""]
@@ -73,6 +85,7 @@ def test_table_frame_and_page(comparison: Comparison) -> None:
     assert "<svg" in page
     assert repr(comparison) == (
         "Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, "
+        "packets up to 0.5 service times late, "
         "4 s (averages without the first 1 s))"
     )
 

@@ -183,7 +183,7 @@ def test_bbr3_latecomers_get_their_share() -> None:
 
 
 MSS_BYTES, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.0, 30, 0.03
-BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "early")]
+BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "uniform", "early")]
 BOXES += [{"kind": "none"}, {"kind": "interval", "max_s": BOUND_S, "interval_s": 0.02}]
 BOXES += [{"kind": "replay", "max_s": BOUND_S, "interval_s": 0.01, "delays_s": [0.0, 0.03, 0.004, 0.02]}]
 BOXES += [{"kind": "adversary", "max_s": BOUND_S, "adversary": name} for name in sorted(ADVERSARIES.names("scripted"))]

@@ -140,7 +140,7 @@ def test_bytes_are_conserved(flows, packets, discipline) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.sampled_from(["none", "constant", "batch", "interval", "early"]),
+    st.sampled_from(["none", "constant", "batch", "uniform", "interval", "early"]),
     st.lists(st.floats(0, 0.05), min_size=1, max_size=60),
     st.floats(1e-3, 0.1),
     st.floats(1e-3, 0.2),

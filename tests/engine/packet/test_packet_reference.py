@@ -85,6 +85,9 @@ NETWORKS: dict[str, tuple[list, list]] = {
             {"sender": "cubic", **BASE, "jitter": {"kind": "interval", "max_s": 0.03, "interval_s": 0.03}},
             {"sender": "vegas", **BASE, "jitter": {"kind": "early", "max_s": 0.001, "every_s": 0.2}},
             {"sender": "bbr1", **BASE, "jitter": {**REPLAY, "max_s": 0.02}},
+            {"sender": "reno", **BASE, "jitter": {"kind": "uniform", "max_s": 0.002}},
+            {"sender": "bbr2", **BASE, "recovery": "flight", "loss_rate": 0.01},
+            {"sender": "reno:prr=1", **BASE, "recovery": "flight"},
         ],
     ),
     "adversary": (

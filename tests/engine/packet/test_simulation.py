@@ -25,7 +25,7 @@ from ccenv.network.trace import load_trace
 from ccenv.simulation import load_scenario, read_scenario, simulate
 from ccenv.simulation.packet_trace import packet_slack_bytes
 from ccenv.simulation.ranges import Leaf, in_half, load_distribution, read_distribution
-from ccenv.simulation.result import BURST_S, NOISE_S, as_run
+from ccenv.simulation.result import BURST_S, as_run
 
 LINK = {"rate_mbps": 12, "buffer_packets": 40}
 
@@ -217,7 +217,6 @@ def test_linux_completes_what_a_scenario_leaves_open() -> None:
     first, second, third = as_run(read_scenario(scenario_with(profile="linux", seed=3, flows=flows))).flows
     assert first.sender == "bbr1:pacing_margin=0.01,extra_acked=1,even_windows=1"
     assert (first.name, first.burst_s, first.receiver.ack_every) == ("bbr1", BURST_S, 2)
-    assert (first.jitter.kind, first.jitter.max_s) == ("batch", NOISE_S)
     assert (second.sender, second.name, second.burst_s) == ("cubic:hystart=0", "mine", 0)
     assert (third.receiver.ack_every, third.jitter.kind) == (4, "none")
     starts = [flow.start_s for flow in (first, second, third)]
@@ -226,10 +225,26 @@ def test_linux_completes_what_a_scenario_leaves_open() -> None:
     assert [flow.start_s for flow in again] != starts
 
 
-def test_seeds_decide_phases_and_noise_of_linux_hosts() -> None:
+def test_seeds_decide_phases_of_linux_hosts() -> None:
     logs = [ccenv.simulate(scenario_with(profile="linux", seed=seed)).flow_log["goodput_bytes"] for seed in (1, 1, 2)]
     np.testing.assert_array_equal(logs[0], logs[1])
     assert np.any(logs[0] != logs[2])
+
+
+def test_packets_of_several_flows_are_a_little_late() -> None:
+    """Two equal flows: seeds differ, equal seeds do not; one flow, a flow's own jitter and 0 have no such delay."""
+    pair = scenario_with(flows=[{"sender": "reno", "rtt_ms": rtt_ms} for rtt_ms in (40, 41)])
+    logs = [ccenv.simulate({**pair, "seed": seed}).flow_log["goodput_bytes"] for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(logs[0], logs[1])
+    assert np.any(logs[0] != logs[2])
+    bare = ccenv.simulate({**pair, "phase_jitter": 0}).summary()
+    assert "phase_jitter" not in {**bare, **ccenv.simulate(scenario_with()).summary()}
+    assert ccenv.simulate(pair).summary()["phase_jitter"] == 0.5
+    late = [flow.jitter for flow in as_run(read_scenario(pair)).flows]
+    assert {(jitter.kind, round(jitter.max_s, 9)) for jitter in late} == {("uniform", 0.000125)}
+    (one, other) = pair["flows"]
+    kept = read_scenario({**pair, "flows": [{**one, "jitter": {"kind": "none"}}, other]})
+    assert as_run(kept) is kept
 
 
 def test_throughput_of_linux_hosts_is_payload() -> None:

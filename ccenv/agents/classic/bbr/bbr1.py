@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.bbr import common as bbr
-from ccenv.agents.classic.common import Cca, Parameter, initial_window, switch, windowed_min
+from ccenv.agents.classic.common import Cca, Parameter, in_recovery, initial_window, switch, windowed_min
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 
@@ -252,7 +252,7 @@ def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
 
 @kernel
 def _end_recovery(state: Any, ack: Any) -> None:
-    if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
+    if state.in_recovery > 0.0 and not in_recovery(state, ack):
         state.in_recovery = 0.0
         state.conserving = 0.0
         state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.bbr import common as bbr
-from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, in_recovery, initial_window
 from ccenv.base.kernels.decorator import kernel
 
 NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase
@@ -162,7 +162,7 @@ def on_ack(state: Any, ack: Any) -> None:
     expired = bbr.update_min_rtt(state, ack)
     _check_probe_rtt(state, ack, expired)
     end_of_update(state, ack)
-    if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
+    if state.in_recovery > 0.0 and not in_recovery(state, ack):
         state.in_recovery = 0.0
         state.conserving = 0.0
         state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)

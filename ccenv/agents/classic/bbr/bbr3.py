@@ -17,7 +17,7 @@ import math
 from typing import Any
 
 from ccenv.agents.classic.bbr import common as bbr
-from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, initial_window
+from ccenv.agents.classic.common import UNLIMITED_BYTES, Cca, in_recovery, initial_window
 from ccenv.base.kernels.decorator import kernel
 
 ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_FEEDBACK, ACKS_STOPPING = 0.0, 1.0, 2.0, 3.0, 4.0  # s.2.14: ack_phase
@@ -223,7 +223,7 @@ def on_ack(state: Any, ack: Any) -> None:
     expired = bbr.update_min_rtt(state, ack)
     _check_probe_rtt(state, ack, expired, round_started)
     end_of_update(state, ack, loss_round_started)
-    if state.recovery_rounds > 0.0 and ack.delivered_bytes >= state.recover_bytes:
+    if state.recovery_rounds > 0.0 and not in_recovery(state, ack):
         state.recovery_rounds = 0.0
         state.cwnd_bytes = max(state.cwnd_bytes, state.saved_cwnd_bytes)
     set_pacing_rate(state, state.pacing_gain)
