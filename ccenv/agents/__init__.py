@@ -91,6 +91,7 @@ for _name, _tag, _summary in (
     ("learned_robust", "learned", "policy by PPO and rounds against attacks"),
     ("learned_low_delay", "learned", "policy by PPO that pays for queue and delay"),
     ("learned_fair", "packet", "policy by PPO in company, told nothing (figures: docs/learning.md)"),
+    ("learned_everywhere", "packet", "policy by PPO for networks of every kind, told nothing (figures: docs/learning.md)"),
     ("aurora", "packet", "policy by the recipe of [Aurora], trained here (figures: docs/learning.md)"),
     ("orca", "packet", "policy over CUBIC by the recipe of [Orca], trained here"),
     ("astraea", "packet", "policy of several flows by the recipe of [Astraea], trained here"),
