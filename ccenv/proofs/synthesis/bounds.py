@@ -55,7 +55,7 @@ def _bisect(query: Query, program: Program, metric: str, begin: float, budget_s:
         left = budget_s - (time.process_time() - begin)
         if left <= 0:
             return "unknown", "the budget is used up"
-        goal = replace(base, utilisation=value) if metric == "utilisation" else replace(base, inflight=Amount(bdp=value))
+        goal = base.model_copy(update={metric: value if metric == "utilisation" else Amount(bdp=value)})
         decision = decide(Task(query.setting().without_timeout(), goal, program, min(query.limits.call_s, left), query.seed))
         verdict: Verdict = "verified" if decision.status == "proved" else decision.status
         return verdict, [item["sha256"] for item in decision.queries] or decision.reason or decision.claim

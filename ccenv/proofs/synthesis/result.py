@@ -190,7 +190,7 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     elif not moving:
         require_consistent_beliefs(query)
     any_start = query.beliefs.start == "any"
-    task = Task(query.setting(), query.goals(), program, query.limits.call_s, query.seed, moving, any_start, query.flows)
+    task = Task(query.setting(), query.objectives, program, query.limits.call_s, query.seed, moving, any_start, query.flows)
     decision = decide(task)
     out: dict[str, Any] = {"program": program.name, "query": query.name, "status": decision.status, "claim": decision.claim}
     out |= {"reason": decision.reason, "seconds": round(decision.seconds, 3), "trace": None}
@@ -202,7 +202,7 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
         return out | _describe_flows(task, decision.claim, decision.view, folder)
     view = decision.view
     out |= {
-        "missed": missed(query.goals(), view),
+        "missed": missed(query.objectives, view),
         "mss_over_bdp": float(view.alpha),
         "C_L": _series(view.C_L),
         "C_U": _series(view.C_U),

@@ -54,7 +54,7 @@ def _open_run(query: Query, space: Space, folder: FilePath, reuse: bool, progres
 
         families = search_families(query, space, journal, confirm_break, progress)
     rows = class_rows(space) if families is None else families.rows
-    simulator = Simulator(query.setting(), query.goals(), space, rows, query.beliefs.start == "any")
+    simulator = Simulator(query.setting(), query.objectives, space, rows, query.beliefs.start == "any")
     run = Run(query, space, simulator, journal, families=families)
     if families is not None:
         run.counterexamples, run.cpu_s["covered"] = families.counterexamples, families.cpu_s

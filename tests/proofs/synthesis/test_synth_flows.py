@@ -22,7 +22,7 @@ from ccenv.proofs.synthesis.search import groups
 from ccenv.proofs.synthesis.search.cegis import Run
 
 SETTING = Setting("ccac", "infinite", 6)
-GOALS = Objectives(Fraction(1, 2), Amount(Fraction(10)), fairness=Fraction(2))
+GOALS = Objectives(inflight=Amount(Fraction(10)), fairness=Fraction(2))
 
 
 def _program(then: dict, otherwise: dict) -> Program:

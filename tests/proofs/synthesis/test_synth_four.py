@@ -58,7 +58,7 @@ def test_boxes_leave_what_a_listing_leaves(seed: int) -> None:
     data["objectives"] = LARGE.objectives
     query = Query.model_validate(data)
     rows, space = _all_rows(query), query.space()
-    simulator = Simulator(query.setting(), query.goals(), space, raw_rows(space, rows))
+    simulator = Simulator(query.setting(), query.objectives, space, raw_rows(space, rows))
     traces = repertoire(simulator.setting, 120, np.random.default_rng(seed), 0.5, probes=False)
     goals = np.array([simulator.goal(trace) for trace in traces], dtype=GOAL)
     out = np.zeros((len(traces), len(rows)), np.int8)
@@ -117,7 +117,7 @@ def test_a_kept_trace_breaks_something() -> None:
     """What traces are tried for is what they are replayed for, where the objective depends on the buffer, too."""
     rows = raw_rows(SPACE, _random_rows(np.random.default_rng(3), 200))
     found: list[int] = []
-    simulator = Simulator(LARGE.setting(), LARGE.goals(), SPACE, rows)
+    simulator = Simulator(LARGE.setting(), LARGE.objectives, SPACE, rows)
     traces = repertoire(simulator.setting, 400, np.random.default_rng(4), 0.5, probes=False)
     hits = simulator._try_traces(traces, np.random.default_rng(5))
     for trace, hit in zip(traces, hits, strict=True):
@@ -189,7 +189,7 @@ def test_a_small_template_of_four_rates_equals_verification_one_by_one(tmp_path:
     assert run.families is not None
     space, solved = QUICK.space(), {}
     for members in _by_hand(QUICK).values():
-        task = Task(QUICK.setting(), QUICK.goals(), space.program(members[0], "p"), 60, full=True)
+        task = Task(QUICK.setting(), QUICK.objectives, space.program(members[0], "p"), 60, full=True)
         solved[frozenset(members)] = decide(task).status
     solutions = {key for key, status in solved.items() if status == "proved"}
     assert set(solved.values()) == {"proved", "refuted"}

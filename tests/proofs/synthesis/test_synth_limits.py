@@ -80,7 +80,7 @@ def test_thresholds_that_no_trace_can_miss_are_as_good_as_none() -> None:
     """An amount beyond 63 bits is never reached; it must not wrap around to one that is."""
     data = _with("objectives", inflight="99999999999999999999 MSS", lossy_steps=10**30, large_loss="9999999999999999999 MSS")
     query = Query.model_validate(data | {"network": {"model": "ccac", "buffer": "small"}})
-    goal = query.goals().goal(query.setting(), LARGEST, LARGEST // 100, LARGEST // 2)
+    goal = query.objectives.goal(query.setting(), LARGEST, LARGEST // 100, LARGEST // 2)
     assert (goal["inflight"], goal["step_loss"], goal["lossy_steps"]) == (ANY_LOSS, ANY_LOSS, query.T)
 
 
@@ -90,12 +90,12 @@ def test_delays_longer_than_the_trace_are_told_apart() -> None:
     assert late.space().condition_class.tolist() == [0]
     program = late.space().program(Candidate((0,), (1, 2)), "late")
     with pytest.raises(ProgramError, match="delays of 6 steps apart"):
-        decide(Task(load_query("quick").setting(), late.goals(), program, 1.0))
+        decide(Task(load_query("quick").setting(), late.objectives, program, 1.0))
 
 
 def test_a_program_that_sends_too_much_for_the_integers_is_not_judged() -> None:
     query = load_query("quick")
-    simulator = Simulator(query.setting(), query.goals(), query.space(), np.zeros((1, 3), np.int16))
+    simulator = Simulator(query.setting(), query.objectives, query.space(), np.zeros((1, 3), np.int16))
     traces = repertoire(simulator.setting, 40, np.random.default_rng(0), 0.0, probes=False)
     fastest = int(np.argmax(simulator.rates["C_L"]))
     row = np.array([0, fastest, fastest], np.int16)
@@ -116,7 +116,7 @@ def test_boxes_split_where_a_rate_is_no_whole_number() -> None:
     space = query.space()
     sizes = [len(space.condition_of)] * 3 + [len(space.rate_of)] * 4
     rows = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, 7).astype(np.int16)
-    simulator = Simulator(query.setting(), query.goals(), space, raw_rows(space, rows))
+    simulator = Simulator(query.setting(), query.objectives, space, raw_rows(space, rows))
     traces = repertoire(simulator.setting, 2000, np.random.default_rng(1), 0.0, probes=False)
     traces["C_L"] -= 1 - traces["C_L"] % 2
     goals = np.array([simulator.goal(trace) for trace in traces], dtype=GOAL)
@@ -243,7 +243,7 @@ def _simulator(query: Query) -> Simulator:
         rows = np.stack([rng.integers(0, size, 5000) for size in sizes], axis=1).astype(np.int16)
     else:
         rows = class_rows(space)
-    return Simulator(query.setting(), query.goals(), space, rows)
+    return Simulator(query.setting(), query.objectives, space, rows)
 
 
 def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
@@ -267,7 +267,7 @@ def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_simulator_agrees_with_the_exact_replayer(name: str) -> None:
     query = _query(name)
-    goals = query.goals()
+    goals = query.objectives
     seen = dict.fromkeys((SURVIVES, MISSED, LARGE_LOSS, MISLED), 0)
     for _, _, _, said, view in _runs(query, 400, 5):
         seen[said] += 1
@@ -279,7 +279,7 @@ def test_the_simulator_agrees_with_the_exact_replayer(name: str) -> None:
 
 def _satisfiable(query: Query, program, view) -> str:  # type: ignore[no-untyped-def]
     """Ask the solver whether the encoding has this very trace as a violation."""
-    setting, goals = query.setting(), query.goals()
+    setting, goals = query.setting(), query.objectives
     sender = ProgramSmtSender(program)
     encoding = encode(setting, sender, Needs(BOUNDS))
     v = encoding.view

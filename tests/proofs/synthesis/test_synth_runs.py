@@ -89,7 +89,7 @@ def _one_by_one(name: str) -> set[tuple[Candidate, ...]]:
                 candidate = Candidate((c,), (a, b))
                 program = space.program(candidate, "p")
                 if program.rule not in known:
-                    known[program.rule] = decide(Task(query.setting(), query.goals(), program, 60, full=True)).status
+                    known[program.rule] = decide(Task(query.setting(), query.objectives, program, 60, full=True)).status
                 if known[program.rule] == "proved":
                     solutions.add(candidate)
     return solutions
@@ -202,7 +202,7 @@ def test_why_takes_time_outs_and_wrong_beliefs_into_account(query: str, status: 
 def test_constant_beliefs_are_refused_with_time_outs() -> None:
     query = load_query("quick_timeouts_consistent")
     with pytest.raises(CcenvError, match="moving beliefs"):
-        decide(Task(query.setting(), query.goals(), load_program(SHIPPED / "cc_qdel.json"), 60))
+        decide(Task(query.setting(), query.objectives, load_program(SHIPPED / "cc_qdel.json"), 60))
 
 
 def test_a_proof_that_the_second_solver_leaves_open_is_told(tmp_path, monkeypatch, capsys):

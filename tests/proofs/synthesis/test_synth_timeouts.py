@@ -50,7 +50,7 @@ def _timed(name: str, preset: str, begin: str) -> Query:
 def _runs(query: Query, count: int, seed: int) -> Iterator[tuple[Simulator, int, Program, int, View]]:
     """Yield (simulator, class, program, what the simulator said, exact view) for random traces and classes."""
     space = query.space()
-    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space), query.beliefs.start == "any")
+    simulator = Simulator(query.setting(), query.objectives, space, class_rows(space), query.beliefs.start == "any")
     rng = np.random.default_rng(seed)
     traces = repertoire(simulator.setting, count, rng, 0.5, simulator.probes)
     if simulator.any_start:
@@ -75,7 +75,7 @@ def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, be
     seen: Counter[str] = Counter()
     for _, _, _, said, view in _runs(query, 250, 5):
         # view_of_trace compared every belief, those that timed out included, with the rational replayer.
-        broken = broken_parts(query.goals(), view)
+        broken = broken_parts(query.objectives, view)
         assert bool(broken) == (said != SURVIVES)
         seen.update(broken or ["fine"])
         seen["violated"] += bool(broken)
@@ -93,7 +93,7 @@ def _satisfiable(query: Query, program: Program, view: View) -> str:
     variables = encoding.variables.all
     values = {name: x for name, x in collect_values(view).items() if name in variables}
     fixed = [variables[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()]
-    violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))
+    violated = any_of(negate(holds(v)) for _, holds in parts(query.objectives))
     return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
 
 
@@ -229,7 +229,7 @@ def _halving() -> Program:
 
 def test_a_delay_that_lasts_while_nothing_arrives_refutes_draining_at_half_the_bound() -> None:
     query = load_query("g6_kept")
-    found = decide(Task(query.setting(), query.goals(), _halving(), 60))
+    found = decide(Task(query.setting(), query.objectives, _halving(), 60))
     assert (found.status, found.claim) == ("refuted", "utilisation")
     v = found.view
     assert v is not None and v.C_L_lambda is not None
@@ -243,7 +243,7 @@ def test_a_delay_that_lasts_while_nothing_arrives_refutes_draining_at_half_the_b
 def test_a_delay_that_arriving_bytes_show_does_not() -> None:
     query = load_query("g6")
     assert query.beliefs.lambda_delay == "seen"
-    task = Task(query.setting(), query.goals(), _halving(), 120)
+    task = Task(query.setting(), query.objectives, _halving(), 120)
     assert len(claims(task)) == 5 and decide(task).status == "proved"
 
 
@@ -252,7 +252,7 @@ def test_simulator_replayer_and_encoding_agree_where_the_readings_differ() -> No
     queries = {reading: load_query(name) for reading, name in (("kept", "g6_kept"), ("seen", "g6"))}
     space = queries["seen"].space()
     rows = class_rows(space)[:60_000:1499]
-    simulator = Simulator(queries["seen"].setting(), queries["seen"].goals(), space, rows)
+    simulator = Simulator(queries["seen"].setting(), queries["seen"].objectives, space, rows)
     differ = 0
     for trace in repertoire(simulator.setting, 300, np.random.default_rng(2), 1.0, True):
         for row in rows:

@@ -10,13 +10,18 @@ trace, only its final beliefs. On a trace on which no bound moves they loosen bo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator, Field
 
+from ccenv.base.config import StrictModel
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import parse_fraction
 from ccenv.base.kernels.decorator import kernel
 from ccenv.proofs.claims import properties
 from ccenv.proofs.formulas.setting import Setting, TimeoutRule
@@ -101,9 +106,6 @@ def mislead(traces: np.ndarray, rng: np.random.Generator) -> None:
     traces["C_U"] = np.maximum(traces["C_U"], traces["C_L"])
 
 
-Transient = Literal["none", "falls", "rate_rises"]
-
-
 @dataclass(frozen=True)
 class Amount:
     """An amount of bytes: ``bdp`` times C*(Rm + D), plus ``rtt`` times C*Rm, plus ``mss`` times MSS."""
@@ -121,8 +123,39 @@ class Amount:
         return " + ".join(f"{value} {unit}" for value, unit in parts if value) or "0 MSS"
 
 
-@dataclass(frozen=True)
-class Objectives:
+_TERM = re.compile(r"(?P<number>[0-9]+(?:/[0-9]+|\.[0-9]+)?)\s*(?P<unit>.*)")
+_UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
+
+
+def read_fraction(value: Any) -> Fraction:
+    """Read a number given as 1, 0.5 or '3/2'."""
+    try:
+        return parse_fraction(value, "number")
+    except InputError:
+        raise ValueError("a number such as 1, 0.5 or 3/2 is needed, of at most 40 digits") from None
+
+
+def read_amount(value: Any) -> Amount:
+    """Read bytes such as '5 C*(Rm+D)', '3 MSS' or '4 C*(Rm+D) + 3 MSS'."""
+    if isinstance(value, Amount):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("an amount with its unit is needed, such as '5 C*(Rm+D)' or '3 MSS'")
+    parts = dict.fromkeys(_UNITS.values(), Fraction(0))
+    for part in re.split(r"\s\+\s", value.strip()):
+        match = _TERM.fullmatch(part.strip())
+        unit = re.sub(r"\s", "", match["unit"]) if match else ""
+        if match is None or unit not in _UNITS:
+            raise ValueError(f"unit of {part.strip()!r} does not match: bytes are given in {', '.join(_UNITS)}")
+        parts[_UNITS[unit]] += read_fraction(match["number"])
+    return Amount(**parts)
+
+
+Number = Annotated[Fraction, BeforeValidator(read_fraction)]
+Bytes = Annotated[Amount, BeforeValidator(read_amount)]
+
+
+class Objectives(StrictModel):
     """The objectives of a solution.
 
     Attributes:
@@ -137,14 +170,14 @@ class Objectives:
         fairness: of several flows: largest ratio of bytes in a repeating trace.
     """
 
-    utilisation: Fraction = Fraction(1, 2)
-    inflight: Amount = Amount(bdp=Fraction(5))
-    large_loss: Amount | None = None
-    lossy_steps: int | None = None
-    loss: Amount | None = None
-    transient: Transient = "none"
-    transient_buffer: Amount | None = None
-    fairness: Fraction | None = None
+    utilisation: Number = Field(default=Fraction(1, 2), ge=0, le=1)
+    inflight: Bytes = Amount(bdp=Fraction(5))
+    large_loss: Bytes | None = None
+    lossy_steps: int | None = Field(default=None, ge=0)
+    loss: Bytes | None = None
+    transient: Literal["none", "falls", "rate_rises"] = "none"
+    transient_buffer: Bytes | None = None
+    fairness: Number | None = Field(default=None, ge=1)
 
     def small_steps(self, v: View) -> Formula:
         if self.large_loss is None or not v.setting.has_loss:

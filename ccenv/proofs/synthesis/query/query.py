@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from fractions import Fraction
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from ccenv.agents.programs import UNIT_OF
 from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
-from ccenv.base.foreign import parse_fraction, read_yaml
+from ccenv.base.foreign import read_yaml
 from ccenv.proofs.formulas.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.proofs.synthesis.query.classes import (
     CONDITION_FIELDS,
@@ -27,7 +26,7 @@ from ccenv.proofs.synthesis.query.classes import (
     check_four,
     count_classes,
 )
-from ccenv.proofs.synthesis.query.objectives import Amount, Objectives
+from ccenv.proofs.synthesis.query.objectives import Bytes, Number, Objectives
 from ccenv.proofs.synthesis.query.template import Space, Template, build_space
 
 PACKAGE = "ccenv.configs.synth"
@@ -38,36 +37,6 @@ MOST_SECONDS = 1e6
 LARGEST_BUFFER = 1000
 """Of a buffer given as a number, in C*Rm."""
 
-_TERM = re.compile(r"(?P<number>[0-9]+(?:/[0-9]+|\.[0-9]+)?)\s*(?P<unit>.*)")
-_UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
-
-
-def read_fraction(value: Any) -> Fraction:
-    """Read a number given as 1, 0.5 or '3/2'."""
-    try:
-        return parse_fraction(value, "number")
-    except InputError:
-        raise ValueError("a number such as 1, 0.5 or 3/2 is needed, of at most 40 digits") from None
-
-
-def read_amount(value: Any) -> Amount:
-    """Read bytes such as '5 C*(Rm+D)', '3 MSS' or '4 C*(Rm+D) + 3 MSS'."""
-    if isinstance(value, Amount):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("an amount with its unit is needed, such as '5 C*(Rm+D)' or '3 MSS'")
-    parts = dict.fromkeys(_UNITS.values(), Fraction(0))
-    for part in re.split(r"\s\+\s", value.strip()):
-        match = _TERM.fullmatch(part.strip())
-        unit = re.sub(r"\s", "", match["unit"]) if match else ""
-        if match is None or unit not in _UNITS:
-            raise ValueError(f"unit of {part.strip()!r} does not match: bytes are given in {', '.join(_UNITS)}")
-        parts[_UNITS[unit]] += read_fraction(match["number"])
-    return Amount(**parts)
-
-
-Number = Annotated[Fraction, BeforeValidator(read_fraction)]
-Bytes = Annotated[Amount, BeforeValidator(read_amount)]
 Choices = dict[str, list[Number]]
 
 
@@ -113,22 +82,6 @@ class TemplateSpec(StrictModel):
     conditions: list[Choices] = Field(default_factory=list)
 
 
-class ObjectiveSpec(StrictModel):
-    """Objectives; see ``ccenv.proofs.synthesis.query.objectives.Objectives``.
-
-    ``fairness``, for two flows: largest ratio of their bytes in a repeating trace.
-    """
-
-    utilisation: Number = Field(default=Fraction(1, 2), ge=0, le=1)
-    inflight: Bytes = Amount(bdp=Fraction(5))
-    large_loss: Bytes | None = None
-    lossy_steps: int | None = Field(default=None, ge=0)
-    loss: Bytes | None = None
-    transient: Literal["none", "falls", "rate_rises"] = "none"
-    fairness: Number | None = Field(default=None, ge=1)
-    transient_buffer: Bytes | None = None
-
-
 class LimitSpec(StrictModel):
     """Limits.
 
@@ -164,7 +117,7 @@ class Query(StrictModel):
     T: int = Field(ge=3, le=MOST_SAMPLES)
     beliefs: BeliefSpec = BeliefSpec()
     template: TemplateSpec
-    objectives: ObjectiveSpec = ObjectiveSpec()
+    objectives: Objectives = Objectives()
     limits: LimitSpec = LimitSpec()
     seed: int = Field(default=0, ge=0)
     paper_keys: str = ""
@@ -222,12 +175,6 @@ class Query(StrictModel):
                 timeout=timeout,
                 tighter=self.beliefs.windows == "tighter",
             ),
-        )
-
-    def goals(self) -> Objectives:
-        o = self.objectives
-        return Objectives(
-            o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient, o.transient_buffer, o.fairness
         )
 
     def space(self) -> Space:

@@ -193,7 +193,7 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
     while possible.any() and time.process_time() - begin < budget_s:
         number = int(possible.argmax())
         program = space.program(make_candidate(rows[number], query.template.rates), "proposal")
-        decision = decide(Task(query.setting(), query.goals(), program, query.limits.call_s, query.seed, True, wrong_start))
+        decision = decide(Task(query.setting(), query.objectives, program, query.limits.call_s, query.seed, True, wrong_start))
         iterations += 1
         possible[number] = False
         if decision.status == "proved":

@@ -293,7 +293,7 @@ class Cover:
         self._sizes = [len(self.space.condition_of)] * 3 + [len(self.space.rate_of)] * 4
         self.boxes = np.array([[(1 << size) - 1 for size in self._sizes]], dtype=np.uint64)
         self.resisting = self.boxes[:0]
-        self._setting, self._objectives = self.query.setting(), self.query.goals()
+        self._setting, self._objectives = self.query.setting(), self.query.objectives
         self._conditions, self._rates = class_records(self.space)
         self._order = np.zeros(0, np.int64)
         self._begin = time.process_time()
