@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.base.config import shipped_names, validate
-from ccenv.base.errors import CcenvError, CcenvWarning, EngineError, InputError, shown, unknown_name
+from ccenv.base.errors import CcenvError, CcenvWarning, EngineError, InputError, require_extra, shown, unknown_name
 from ccenv.base.files import plain
 from ccenv.base.foreign import as_path
 from ccenv.base.provenance import machine, now, versions
@@ -93,11 +93,7 @@ def run_suite(
         Manifest: as written to the folder, a dictionary with ``to_frame``. ``failed`` names the cells whose sender, code of a
         user, failed; the others were played.
     """
-    if backend not in BACKENDS:
-        raise unknown_name("backend", backend, BACKENDS)
-    for name, value in (("limit", limit), ("workers", workers)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
+    check_parallel(backend, limit=limit, workers=workers)
     request = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
     suite, out = as_suite(suite), as_path("out", out)
     _require_list("extra_agents", extra_agents)
@@ -192,12 +188,9 @@ def evaluate(
     suite = as_suite(suite)
     if not isinstance(sender, str):
         raise InputError(f"{shown(sender)} is no spec of a sender: give a name, a file or the folder of a run")
-    if backend not in BACKENDS:
-        raise unknown_name("backend", backend, BACKENDS)
+    check_parallel(backend, workers=workers)
     if seeds is not None:
         _require_list("seeds", seeds)
-    if workers is not None and workers < 1:
-        raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
     cells = make_cells(suite, [game_player(sender) if isinstance(suite, GameSuite) else agent_player(sender, code=True)])
@@ -355,6 +348,19 @@ def _manifest(
 
 LOCAL = "local"
 BACKENDS = (LOCAL, *OF_WORKERS)
+
+
+def check_parallel(backend: str, **counts: int | None) -> None:
+    """Raise InputError for an unknown backend or a count below 1, MissingExtraError for Ray that is not installed."""
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if backend == "ray":
+        require_extra("ray", "rllib")
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
+
+
 FAILED = "failed"
 """Key of the error text that replaces the record of a cell whose sender, code of a user, failed."""
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.errors import CcenvError, InputError, require_extra, unknown_name
+from ccenv.base.errors import CcenvError, InputError, unknown_name
 from ccenv.base.files import locked, make_folder, write_atomic
 from ccenv.base.provenance import machine
 from ccenv.base.workers import Apart
 from ccenv.benchmarks.cells.packet import cells_code
-from ccenv.benchmarks.run.runner import BACKENDS
+from ccenv.benchmarks.run.runner import check_parallel
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Stage, Work
 from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
@@ -181,12 +181,7 @@ def evaluate(
     A failure caused by a submission becomes a record and the queue continues. One caused by the board, its folder or its
     settings, or another process that evaluates this board, raises CcenvError; records stored before stay.
     """
-    if backend not in BACKENDS:
-        raise unknown_name("backend", backend, BACKENDS)
-    if backend == "ray":
-        require_extra("ray", "rllib")
-    if workers is not None and workers < 1:
-        raise InputError(f"workers is {workers}; it must be at least 1")
+    check_parallel(backend, workers=workers)
     # Evaluations resume and delete unfinished work in one folder: one at a time.
     stored = []
     processes = 1 if backend == "local" else workers or os.cpu_count() or 1
