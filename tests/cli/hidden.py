@@ -1,6 +1,12 @@
-"""Run the command line as where an extra is not installed: python hidden.py MODULE,... PACKAGE,... ARGUMENTS."""
+"""Run the command line as where extras are not installed: python hidden.py MODULE,... PACKAGE,... COMMAND...
 
+Prints the exit code, the output and the errors of every command as JSON.
+"""
+
+import contextlib
 import importlib.metadata
+import io
+import json
 import sys
 
 from ccenv.cli.main import main
@@ -22,4 +28,9 @@ def hide(modules: list[str], packages: list[str]) -> None:
 
 if __name__ == "__main__":
     hide(sys.argv[1].split(","), sys.argv[2].split(","))
-    sys.exit(main(sys.argv[3:]))
+    answers = []
+    for command in sys.argv[3:]:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+            code = main(command.split())
+        answers.append([code, out.getvalue(), err.getvalue()])
+    print(json.dumps(answers))
