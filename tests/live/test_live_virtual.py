@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import shutil
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,9 +125,25 @@ def test_moves_act_on_the_kernel() -> None:
 
 
 @pytest.mark.usefixtures("_kernel")
-def test_guest_ends_at_its_limit() -> None:
-    with pytest.raises(LiveError, match="limit of 1 s of CPU time"):
-        virtual.run_virtual(wanted("reno", duration_s=300), cpu_s=1)
+@pytest.mark.parametrize(("limit", "told"), [({"cpu_s": 1}, "limit of 1 s of CPU time"), ({"wall_s": 0.3}, "its limit of 0.3 s")])
+def test_guest_ends_at_its_limit(limit: dict[str, float], told: str) -> None:
+    with pytest.raises(LiveError, match=told):
+        virtual.run_virtual(wanted("reno", duration_s=300), **limit)
+
+
+def test_folders_and_guests_that_cannot_be_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    need = virtual._find_folder()
+    assert not need.ok
+    assert "mounted noexec" in need.found
+    (tmp_path / "console").write_text("Booting\nccenv: /tcp_nv.ko: No such file or directory\nreboot: System halted\n")
+    for code, told in (
+        (virtual.NO_PERSONALITY, "allow the system call personality"),
+        (virtual.NEVER_DUE, "waits for nothing"),
+        (0, "/tcp_nv.ko: No such file"),
+    ):
+        assert told in virtual._why(code, tmp_path / "console", 30.0)
 
 
 @pytest.mark.usefixtures("_kernel")

@@ -38,7 +38,7 @@ INSTALL = "apt install user-mode-linux gcc libc6-dev (Debian 12, x86-64)"
 BUILT_IN = ("reno", "cubic")
 CLOCK_NS, TRAP_NS = 200, 1000  # what a reading of the clock and a trap cost the guest, on average
 CPU_S, CPU_S_PER_MBIT = 30.0, 0.05  # limit of a guest's CPU time: a constant, and per Mbit that the link could carry
-WALL = 20.0  # limit of a run's time, in limits of its CPU time
+WALL, LEAST_WALL_S = 20.0, 600.0  # limit of a run's time: in limits of its CPU time, and at least
 MEMORY_MIB = 192
 SOCKET_BYTES = 64 << 20
 SOURCES = Path(__file__).parent
@@ -185,7 +185,8 @@ def run_virtual(
         duration_s: instead of the scenario's.
         seed: of the emulator, of the guest's random numbers and of what its traps cost, instead of the scenario's.
         cpu_s: limit of the guest's CPU time.
-        wall_s: limit of the run's time, which a guest reaches that is stopped, or waits; by default WALL times ``cpu_s``.
+        wall_s: limit of the run's time, for a guest that is stopped or waits; by default WALL times ``cpu_s``, at least
+            LEAST_WALL_S.
 
     Raises:
         InputError: if the scenario is not valid.
@@ -202,7 +203,7 @@ def run_virtual(
     if cpu_s is None:
         megabits = scenario.duration_s * max(link.rate_Bps for link in scenario.links) / 125_000
         cpu_s = CPU_S + CPU_S_PER_MBIT * megabits
-    wall_s = WALL * cpu_s if wall_s is None else wall_s
+    wall_s = max(LEAST_WALL_S, WALL * cpu_s) if wall_s is None else wall_s
     begin, own = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix="ccenv-")))
