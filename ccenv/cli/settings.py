@@ -111,6 +111,7 @@ SOURCES: dict[str, Source] = {
         more={
             "upper": _own(str, "paper", "windows of C_U: paper or exact"),
             "lambda_form": _own(str, "paper", "C_L_lambda: paper, sent/(T*+D), or grid, sent/(T*+D+1)"),
+            "sent_share": _own(str, "1", "least share of what it decides that enters the queue; 0: limited by its application"),
             "loss_detection": _own(str, "oracle", "how window-based senders find losses: oracle (one Rm later) or dupacks"),
             **{key: value for key, value in _PROOF.items() if key != "recheck"},
         }

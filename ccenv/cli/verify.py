@@ -69,6 +69,7 @@ RecheckOption = Annotated[str | None, typer.Option(help="Decide every proof agai
 OutOption = Annotated[Path, out_option("Folder for traces of counterexamples.")]
 FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very same query.")]
 
+_NETWORK = ("upper", "lambda_form", "loss_detection", "sent_share")
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
@@ -121,16 +122,19 @@ def property_command(
     limits = _check_limits(time_limit, held | {"recheck": recheck}, fresh, out)
     if prop.startswith("steady_"):
         unused = {"--model": model != "ccac", "--buffer": buffer != "infinite", "--at-least": at_least, "--at-most": at_most}
-        unused |= {f"-s {key}": held[key] not in ("paper", "oracle") for key in ("upper", "lambda_form", "loss_detection")}
+        unused |= {f"-s {key}": held[key] not in ("paper", "oracle", "1") for key in _NETWORK}
         if names_given := [option for option, is_given in unused.items() if is_given]:
             raise InputError(f"{prop} is a bound of the lemma suite, which says its own network: leave out {names_given[0]}")
         return _steady(sender, prop, samples, setting, limits, jobs, held, json)
     thresholds = Thresholds(fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     rules = (held["upper"], held["lambda_form"], held["loss_detection"])
+    sent = fraction(held["sent_share"], "-s sent_share", most=1)
     say = (lambda line: None) if json else print_text
     with Workers(jobs, held["backend"]) as workers:
         verifier = _verifier(limits, workers, json)
-        data = ask(sender, prop, thresholds, model, buffer, samples, setting, verifier, out, rules=rules, say=say)
+        data = ask(
+            sender, prop, thresholds, model, buffer, samples, setting, verifier, out, rules=rules, sent_share=sent, say=say
+        )
     return _print_verdict(data, held, json)
 
 
@@ -206,7 +210,7 @@ def lemmas(
 
 @app.command()
 def fairness(
-    sender: Annotated[str, argument("SENDER", "aimd, rate_delay or a program.", choices("aimd", "rate_delay"))],
+    sender: Annotated[str, argument("SENDER", "aimd, dctcp, rate_delay or a program.", choices("aimd", "dctcp", "rate_delay"))],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,

@@ -22,8 +22,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 from ccenv.base.errors import InputError
 from ccenv.base.files import json_bytes, write_atomic
 from ccenv.base.foreign import read_json
+from ccenv.benchmarks.run.runner import as_suite
 from ccenv.benchmarks.store import load_cells, read_manifest
-from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
+from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION, explain
 from tables.bench_records import read_records
 
 Rows = list[dict[str, str]]
@@ -82,14 +83,41 @@ def adaptive(record: dict[str, Any]) -> Rows:
 
 
 def statements(suite: str) -> Rows:
-    """Return published and measured values of a paper's suite."""
+    """Return published and measured values of a paper's suite, and what was changed to find the cause of a difference."""
     rows = []
-    for one in papers()[suite]["references"]:
+    for one, cause in explained(suite):
         measured = "" if one["measured"] is None else f"{one['measured']:.4g}"
-        agreement = one["agreement"] + (f": {one['why']}" if one["why"] else "")
+        agreement = one["agreement"] + (f": {cause['why']}" if cause["why"] else "")
         row = {"statement": one["name"], "source": one["source"], "published": one["claim"], "here": measured}
-        rows.append(row | {"agreement": agreement})
+        changed = "; ".join(f"{_changes(switch['change'])}: {switch['measured']:.4g}" for switch in cause["cause"])
+        rows.append(row | {"agreement": agreement, "changed, and what it gives": changed})
     return rows
+
+
+def explained(suite: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the recorded comparisons of a suite, each with its cause as the suite's file has it today.
+
+    Raises:
+        InputError: for a record of another version of the suite.
+    """
+    record, today = papers()[suite], as_suite(suite)
+    names = [one["name"] for one in record["references"]]
+    if record["suite_sha256"] != today.sha256 or names != [reference.name for reference in today.references]:
+        recorded = f"version {record['version']} ({record['suite_sha256'][:8]}, {len(names)} statements)"
+        now = f"version {today.version} ({today.sha256[:8]}, {len(today.references)} statements)"
+        raise InputError(f"the record of suite {suite} is of its {recorded}; the suite is now {now}: record it again")
+    return [
+        (one, explain(reference, one["measured"], one["published"], one["agreement"]))
+        for one, reference in zip(record["references"], today.references, strict=True)
+    ]
+
+
+def _changes(change: Mapping[str, Any]) -> str:
+    """Return changes of a suite's file in a line: the last steps of each path, and the values."""
+    values: dict[str, list[str]] = {}
+    for path, value in change.items():
+        values.setdefault(json.dumps(value), []).append("/".join(path.split("/")[-2:]))
+    return ", ".join(f"`{' and '.join(dict.fromkeys(paths))}` = `{value}`" for value, paths in values.items())
 
 
 def quic(record: Mapping[str, Any]) -> Rows:

@@ -1,5 +1,6 @@
 """Tables of the documentation build from the shipped records, stand on one page each and hold the rows that texts cite."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import attacks, contents, suites
+from tables import attacks, contents, papers, suites
 
 from ccenv.agents import make_sender
 from ccenv.agents.identity import sender_hash
@@ -127,6 +128,39 @@ def test_records_keep_finished_runs_only() -> None:
     for run in runs:
         with pytest.raises(InputError, match="not a finished run"):
             suites.select(run | {"n_cells": 59, "agents": {"reno": {}}})
+
+
+def test_every_difference_from_a_paper_has_a_cause_that_an_experiment_shows() -> None:
+    for suite in suites.papers():
+        for one, cause in suites.explained(suite):
+            differs = one["agreement"] in ("same direction", "not reproduced")
+            assert bool(cause["why"] and cause["shown_by"]) == differs, f"{suite}: {one['name']}"
+    text = json.dumps([reference.why for suite in suites.papers() for reference in as_suite(suite).references])
+    assert not re.search(r"perhaps|not investigated|not known", text)
+
+
+def test_a_record_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "delta-one-way"
+    record = suites.papers()[name]
+    for changed in ({"suite_sha256": "0" * 64, "version": 7}, {"references": record["references"][1:]}):
+        monkeypatch.setattr(suites, "papers", lambda changed=changed: {name: record | changed})
+        with pytest.raises(InputError, match="record it again"):
+            suites.statements(name)
+
+
+def test_every_part_of_the_papers_leads_somewhere_or_says_why_not() -> None:
+    found = [one for parts in papers.papers().values() for one in parts.values()]
+    assert all(found)
+    references = {reference for one in found if isinstance(one, list) for reference in one}
+    assert [reference for reference in sorted(references) if papers.missing(reference)] == []
+    for wrong in (
+        "suite nothing",
+        "page fluid.md#nothing",
+        "code ccenv.base.files:nothing",
+        "command verify nothing",
+        "agent cubicc",
+    ):
+        assert papers.missing(wrong) == wrong
 
 
 def test_limits_tells_the_totals_of_reproduction() -> None:

@@ -14,13 +14,15 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.cli.main import main
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
-from ccenv.proofs.claims.claims import Thresholds, build_claim
+from ccenv.proofs.claims.ask import setting_of
+from ccenv.proofs.claims.claims import SAMPLES, Thresholds, build_claim
 from ccenv.proofs.claims.cycles import RETURNS
 from ccenv.proofs.claims.fairness import (
     LARGEST_INCREASE,
     aimd_query,
     algorithm1_claims,
     algorithm1_query,
+    dctcp_query,
     program_query,
     step_query,
 )
@@ -35,6 +37,7 @@ from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.replay.closed_loop import run_in_engine
 from ccenv.proofs.replay.exact import Decision, ReplayError, Run, replay
 from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.thinned import thin
 from ccenv.proofs.solver.terms import all_of, any_of
 
 pytest.importorskip("z3")
@@ -107,6 +110,7 @@ def test_two_aimd_flows_are_not_starved_without_bound() -> None:
         aimd_query(Fraction(16), 6),
         aimd_query(Fraction(3), 5, flows=3),
         aimd_query(Fraction(16), 6, model="ccac"),
+        pytest.param(dctcp_query(Fraction(3, 2), 5), marks=pytest.mark.slow),
         program_query(smt_sender("cc_probe_drain"), Fraction(10), 6),
         program_query(smt_sender("cc_probe_drain"), Fraction(10), 6, 3, "ccac"),
     ],
@@ -118,6 +122,37 @@ def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_ev
     assert trace.n_flows == query.flows and check_trace(trace) == [] and engine_replay(trace)[1] <= REPLAY_TOLERANCE
     with pytest.raises(InputError, match=f"{query.flows} flows"):
         as_adversary(trace)
+
+
+@pytest.mark.parametrize(
+    ("sender", "prop", "thresholds", "least", "verdict"),
+    [
+        ("cc_qdel", "queue", Thresholds(None, Fraction(5)), "0", "verified"),
+        ("cc_qdel", "inflight", Thresholds(None, Fraction(8)), "0", "verified"),
+        ("cc_qdel", "f-efficient", Thresholds(), "0", "refuted"),
+        ("cc_qdel", "utilisation", Thresholds(Fraction(1, 2)), "99/100", "verified"),
+        ("cc_probe_drain", "utilisation", Thresholds(Fraction(1, 4)), "9/10", "verified"),
+    ],
+)
+def test_bounds_under_an_application_limit_and_a_loss_budget(sender, prop, thresholds, least, verdict, tmp_path) -> None:
+    """[CCmatic] s.8: what bounds the queue survives an application that sends less; a share of lost bytes costs utilisation."""
+    thinned = thin(smt_sender(sender), Fraction(least))
+    setting, _ = setting_of(thinned, "ccac", "infinite", SAMPLES.get(prop, 7), None, ("paper", "paper", "oracle"))
+    outcome = decide_claim(prop, build_claim(prop, setting, thinned, thresholds), Verifier(60), tmp_path)
+    assert outcome.verdict == verdict
+    if verdict == "refuted":
+        assert outcome.details["replay"]["exact"] and check_trace(Trace.load(Path(outcome.trace))) == []
+
+
+def test_marks_keep_a_flow_from_starving_in_short_cycles() -> None:
+    """[Starvation] s.6.4 (T = 7 takes a minute, docs/verification.md); the replayer computes marks and echoes by itself."""
+    assert Verifier(60).decide(dctcp_query(Fraction(10), 5)).verdict == "verified"
+    query = dctcp_query(Fraction(2), 5)
+    values = Verifier(60).decide(query).values
+    marked = next(t for t in range(1, 5) if values[f"marked_{t}"])
+    for changed in ({f"marked_{marked}": False}, {"mark_above": values["mark_above"] * 2}):
+        with pytest.raises(ReplayError, match=r"marked|threshold"):
+            replay(query.setting, values | changed, frozenset(), 1, query.sender.decider(), 2)
 
 
 def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:
@@ -136,6 +171,8 @@ def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:
         ("bbr1", "cbr_delay", "refuted"),
         ("bbr_paced_up", "cbr_delay", "unknown"),
         ("bbr_paced_up", "ccac", "unknown"),
+        ("bbr_estimated_rm", "cbr_delay", "refuted"),
+        ("bbr_paced_up_estimated_rm", "cbr_delay", "unknown"),
         ("copa", "ccac", "refuted"),
         ("cc_qdel", "cbr_delay", "verified"),
     ],

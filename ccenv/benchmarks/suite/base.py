@@ -56,6 +56,20 @@ class Quantity(StrictModel):
         return self
 
 
+class Switch(StrictModel):
+    """The same cells measured again with something changed (``docs/tables/causes.py`` repeats it).
+
+    Attributes:
+        change: path in the suite's file, or in the reference after ``reference/``, -> value.
+        measured: the quantity then.
+        published: what it is then compared with, where that is a quantity of the run too.
+    """
+
+    change: dict[str, Any] = Field(min_length=1)
+    measured: Finite
+    published: Finite | None = None
+
+
 class Reference(Quantity):
     """A published value or statement to compare with; exactly one of value, theory, at_least, at_most, above and below is set.
 
@@ -69,7 +83,8 @@ class Reference(Quantity):
         tolerance: a value counts as reproduced if ours is within this factor of it.
         neutral: value of no effect; a value on the same side of it as the source, but outside the tolerance, is "same direction".
         source: paper, section, figure or table.
-        why: known reasons for a difference.
+        why: the cause of a difference.
+        cause: the changes that show it.
     """
 
     name: str = ""
@@ -83,6 +98,7 @@ class Reference(Quantity):
     neutral: Finite | None = None
     source: str = Field(min_length=1)
     why: str = ""
+    cause: tuple[Switch, ...] = ()
 
     @model_validator(mode="after")
     def _one_claim(self) -> Reference:

@@ -99,7 +99,8 @@ def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
     """Compare a published value with ours.
 
     The keys are ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
-    comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
+    comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement``, ``why``, ``shown_by`` and
+    ``cause``: a list of ``change``, ``measured`` and ``agreement``, empty where the value is reproduced.
     """
     measured = compute_quantity(records, reference)
     other = next((q for q in (reference.above, reference.below) if q is not None), None)
@@ -118,8 +119,25 @@ def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
         "interval": compute_interval(records, reference) if measured is not None else None,
         "n_cells": len(select_cells(records, reference)),
         "agreement": agreement,
-        "why": reference.why if agreement != REPRODUCED else "",
+        **explain(reference, measured, published, agreement),
     }
+
+
+SWITCHED, OPEN = "a switch that moves it to the published value", "settings that the source leaves open, on both sides of it"
+
+
+def explain(reference: Reference, measured: float | None, published: float | None, agreement: str) -> dict[str, Any]:
+    """Return why a value differs: in words, how the changes show it ("" where they do not), and the changes."""
+    if agreement in (REPRODUCED, NOT_MEASURED) or measured is None or published is None:
+        return {"why": "", "shown_by": "", "cause": []}
+    cause = []
+    for one in reference.cause:
+        against = published if one.published is None else one.published
+        cause.append({"change": one.change, "measured": one.measured, "agreement": _verdict(reference, one.measured, against)[1]})
+    values = [measured, *(one["measured"] for one in cause)]
+    switched = any(one["agreement"] == REPRODUCED for one in cause)
+    shown_by = SWITCHED if switched else OPEN if min(values) <= published <= max(values) else ""
+    return {"why": reference.why, "shown_by": shown_by, "cause": cause}
 
 
 def _verdict(reference: Reference, measured: float | None, published: float | None) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from ccenv.proofs.claims.report import about_run, decide_claim
 from ccenv.proofs.claims.verifier import Verifier
 from ccenv.proofs.formulas.setting import BUFFERS, BeliefRules, Setting, named_setting
 from ccenv.proofs.senders.catalog import smt_sender
+from ccenv.proofs.senders.thinned import thin
 from ccenv.proofs.solver.solvers import Store
 
 COLUMNS = ("name", "claim", "verdict", "seconds")  # of a query, in tables
@@ -102,10 +103,15 @@ def ask(
     out: FilePath,
     *,
     rules: tuple[str, str, str] = ("paper", "paper", "oracle"),
+    sent_share: Fraction | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Answer:
-    """Decide a property; ``rules`` are those of :func:`setting_of`, and ``say`` gets a line before the solver begins."""
-    smt, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
+    """Decide a property.
+
+    ``rules`` are those of :func:`setting_of`; of what the sender decides at least ``sent_share`` enters the queue; ``say`` gets a
+    line before the solver begins.
+    """
+    smt, T = thin(smt_sender(sender), sent_share), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
     network, chosen = setting_of(smt, model, buffer, T, setting, rules)
     queries = build_claim(prop, network, smt, thresholds)
     say(f"{smt.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")

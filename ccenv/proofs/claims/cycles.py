@@ -15,13 +15,14 @@ from ccenv.proofs.claims.verifier import Query
 from ccenv.proofs.formulas.beliefs import step_shows_use
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.rate_based import FILTER_ROUNDS
+from ccenv.proofs.senders.window import echo
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, implies, larger, negate, same_truth
 
 BELIEFS_IN_CYCLES = frozenset({"C_L", "C_U"})
 RETURNS = "the trace returns to its state"
 """The finding for a claim that a trace breaks for ever."""
 
-UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before", "bw_before", "phase")
+UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before", "bw_before", "phase", "offered")
 """Variables of senders besides rate and window: compared memory, constants, and functions of a step's inputs."""
 
 
@@ -48,6 +49,7 @@ def returns(v: View) -> Iterator[Formula]:
             yield any_of([ends[0] == ends[1], all_of(end <= 0 for end in ends)])
         if "bw_before" in flow.extra:
             yield from _filter_repeats(flow)
+        yield from _marks_repeat(flow)
         yield from _windows_agree(flow)
 
 
@@ -59,6 +61,16 @@ def _filter_repeats(flow: View) -> Iterator[Formula]:
     for t in range(FIRST + 1, flow.last):
         most = larger(most, flow.S[t] - flow.S[t - 1])
     yield from (before == most for before in flow.extra["bw_before"][FIRST:])
+
+
+def _marks_repeat(flow: View) -> Iterator[Formula]:
+    """Yield that bytes in flight bear the marks of a lap before, and are of steps whose marks are told apart."""
+    known = len(flow.marked_before)
+    if not known:
+        return
+    yield flow.enqueued(flow.last - known - 1) <= flow.S[flow.last]
+    yield same_truth(echo(flow, flow.last - 1), flow.echo_before)
+    yield from (same_truth(flow.step_marked(flow.last - k), flow.step_marked(FIRST - k)) for k in range(known + 1))
 
 
 def list_departures(v: View, t: int) -> tuple[Term, list[Term]]:

@@ -16,7 +16,7 @@ from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.rate_based import RateDelay
-from ccenv.proofs.senders.window import Aimd
+from ccenv.proofs.senders.window import Aimd, Dctcp
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
 
 APART = "cbr_delay"
@@ -170,7 +170,16 @@ def _cycle(
     return Query("fairness", setting, sender, claim, flows=flows)
 
 
-QUERIES: Mapping[str, Callable[[Fraction, int, int, str], Query]] = {"aimd": aimd_query, "rate_delay": algorithm1_query}
+def dctcp_query(ratio: Fraction, samples: int = 8, flows: int = 2, model: str = APART) -> Query:
+    """Ask whether two flows that react to one bit of ECN can repeat a cycle in which one starves ([Starvation] s.6.4)."""
+    return _cycle(Dctcp(), *_gain_ratio(ratio), Setting(model, "infinite", samples), flows)
+
+
+QUERIES: Mapping[str, Callable[[Fraction, int, int, str], Query]] = {
+    "aimd": aimd_query,
+    "rate_delay": algorithm1_query,
+    "dctcp": dctcp_query,
+}
 """Senders with a fairness query, by name: (largest ratio, T, flows, model) -> query."""
 
 

@@ -8,12 +8,15 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
-from ccenv.base.errors import CcenvError
+from ccenv.base.errors import CcenvError, InputError
 from ccenv.proofs.formulas import beliefs, laws
 from ccenv.proofs.formulas.setting import HISTORY_STEPS, Setting
 from ccenv.proofs.formulas.view import View, flow_prefix
 from ccenv.proofs.solver.solvers import Written, to_smtlib, write_formulas
 from ccenv.proofs.solver.terms import Formula
+
+MARKED_STEPS = 3
+"""Steps before the trace whose marks are told apart; older bytes have the marks of the first of them."""
 
 NETWORKS_KEPT = 16
 """Networks whose formulas are kept for the next sender."""
@@ -29,15 +32,18 @@ class Needs:
         bounds: names among C_L, C_U, C_L_lambda, q_U.
         delays: delays of the newest byte to be distinguished, in steps.
         probe_window: T* of C_L_lambda in steps.
+        marks: ECN.
     """
 
     bounds: frozenset[str] = frozenset()
     delays: frozenset[int] = frozenset()
     probe_window: int = 1
+    marks: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         """Return the union of both."""
-        return Needs(self.bounds | other.bounds, self.delays | other.delays, max(self.probe_window, other.probe_window))
+        window = max(self.probe_window, other.probe_window)
+        return Needs(self.bounds | other.bounds, self.delays | other.delays, window, self.marks or other.marks)
 
 
 class SmtSender(Protocol):
@@ -193,7 +199,7 @@ def _add_implied(needs: Needs, setting: Setting) -> Needs:
         delays.add(setting.jitter_steps + 1)
     if setting.delay_rule == "artefact" and delays:
         delays = set(range(1, setting.samples + 1))
-    return Needs(frozenset(bounds), frozenset(delays), needs.probe_window)
+    return replace(needs, bounds=frozenset(bounds), delays=frozenset(delays))
 
 
 def _check_flows(setting: Setting, needs: Needs) -> None:
@@ -201,6 +207,8 @@ def _check_flows(setting: Setting, needs: Needs) -> None:
     allowed = {"C_L", "C_U"} if setting.beliefs.upper == "exact" else {"C_L"}
     if needs.bounds - allowed:
         raise CcenvError(f"several flows: {', '.join(sorted(needs.bounds - allowed))} has no meaning for a share of a link")
+    if needs.marks and not setting.delays_flows_apart:
+        raise InputError(f"marks are encoded on cbr_delay, where each flow has a delay element; the model is {setting.model!r}")
     if setting.past_steps or setting.sent_before_at_most is not None or setting.delay_rule != "sound":
         raise CcenvError("several flows: what was sent before the trace is not known; delay_rule must be sound, past_steps 0")
     if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None or setting.beliefs.tighter:
@@ -214,6 +222,8 @@ def _declare(setting: Setting, needs: Needs, make: Variables, flows: int, *, con
     reads_first = "C_L_lambda" in needs.bounds
     first_delays = [setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1] if reads_first else []
     look_back = setting.past_steps + max([0, *needs.delays, *first_delays])
+    if needs.marks:
+        look_back = max(look_back, MARKED_STEPS)
     if setting.sent_before_at_most is not None and not setting.past_steps:
         look_back = max(look_back + 1, HISTORY_STEPS * setting.steps_per_rtt)
     past_steps = range(setting.past_steps)
@@ -236,6 +246,9 @@ def _declare(setting: Setting, needs: Needs, make: Variables, flows: int, *, con
         first_late=[{m: make.boolean(f"first_late_{t}_{m}") for m in first_delays} for t in range(n)],
         G_before=make.series("G_before", setting.past_steps),
         S_before=make.series("S_before", setting.past_steps),
+        mark_above=make.real("mark_above") if needs.marks else None,
+        marked=[make.boolean(f"marked_{t}") for t in range(n)] if needs.marks else [],
+        marked_before=[make.boolean(f"marked_before_{k}") for k in range(MARKED_STEPS)] if needs.marks else [],
         late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in delays} for k in past_steps],
         first_late_before=[{m: make.boolean(f"first_late_before_{k}_{m}") for m in first_delays} for k in past_steps],
     )
@@ -252,8 +265,10 @@ def _declare(setting: Setting, needs: Needs, make: Variables, flows: int, *, con
             view.E_before = _sum_series(flow.E_before for flow in view.flows)
         view.E, view.S = _sum_series(flow.E for flow in view.flows), _sum_series(flow.S for flow in view.flows)
         for flow, declarer in zip(view.flows, declarers, strict=True):
+            flow.echo_before = declarer.boolean("echo_before") if needs.marks else False
             _declare_bounds(flow, needs, declarer, constant=constant)
         return view
+    view.echo_before = make.boolean("echo_before") if needs.marks else False
     _declare_bounds(view, needs, make, constant=constant)
     if setting.beliefs.timeout is not None and "C_L" in needs.bounds and not constant:
         for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"):

@@ -209,6 +209,12 @@ def _within_buffer(v: View) -> Iterator[Formula]:
             yield implies(flag, v.beta + v.setting.jitter_steps >= m)
 
 
+def marks(v: View) -> Iterator[Formula]:
+    """ECN: bytes that enter in a step are marked if the queue is above the threshold at its end, before any jitter."""
+    for t in range(v.setting.samples if v.mark_above is not None else 0):
+        yield same_truth(v.marked[t], v.queue(t) > v.mark_above)
+
+
 ALWAYS: tuple[Law, ...] = (
     segment_size,
     buffer_size,
@@ -224,6 +230,7 @@ ALWAYS: tuple[Law, ...] = (
     empty_start,
     delay_of_newest,
     delay_of_first,
+    marks,
 )
 
 LAWS_OF: dict[str, tuple[Law, ...]] = {

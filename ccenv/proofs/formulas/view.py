@@ -50,6 +50,9 @@ class View:
         extra: further named quantities of a sender (for traces and replay).
         flows: one view per flow if there are several, else empty.
         departed: of a flow with its own delay element: its bytes among the first G that left the queue.
+        mark_above: queue above which bytes that enter in a step are marked, or None without ECN.
+        marked: per step, whether bytes that entered in it are marked; ``marked_before``: k -> those of step -1-k.
+        echo_before: of a flow, whether it saw marks at sample 0.
     """
 
     setting: Setting
@@ -79,6 +82,10 @@ class View:
     flows: list[View] = field(default_factory=list)
     lost_before: dict[int, Formula] = field(default_factory=dict)
     departed: list[Term] = field(default_factory=list)
+    mark_above: Term | None = None
+    marked: list[Formula] = field(default_factory=list)
+    marked_before: list[Formula] = field(default_factory=list)
+    echo_before: Formula = False
 
     @property
     def each(self) -> list[View]:
@@ -109,6 +116,10 @@ class View:
     def oldest_late(self, t: int) -> dict[int, Formula]:
         """Return ``first_late`` at a sample, those of the known past included."""
         return self.first_late[t] if t >= 0 else self.first_late_before[-t - 1]
+
+    def step_marked(self, x: int) -> Formula:
+        """Return whether bytes that entered in step x were marked."""
+        return self.marked[x] if x >= 0 else self.marked_before[-x - 1]
 
     def inflight(self, t: int) -> Term:
         """Return bytes sent, not lost and not delivered: A - L - S."""

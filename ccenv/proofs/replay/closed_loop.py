@@ -17,7 +17,7 @@ from ccenv.network.trace import Trace
 from ccenv.proofs.formulas.encode import BOUNDS, SmtSender
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import Run, advance, observe, update_beliefs
+from ccenv.proofs.replay.exact import Run, advance, mark, observe, update_beliefs
 
 if TYPE_CHECKING:
     from ccenv.engine.curve.engine import CurveEngine
@@ -33,6 +33,7 @@ class EngineSender:
         self.decide_step = sender.decider()
         self.state: dict[str, Any] = {}
         self.lost_before = 0.0
+        mark(self.run, 0)
 
     def __call__(self, engine: CurveEngine, t: int, origin_bytes: float) -> float:
         """Read the engine at sample t - 1, and return the bytes of step t."""
@@ -50,6 +51,7 @@ class EngineSender:
         self.run.S[t] = self._snap(readings["S"], self.view.S, t)
         self.run.lost.append(self._snap(lost_bytes - self.lost_before, self.view.lost, t))
         self.lost_before = lost_bytes
+        mark(self.run, t)
         observe(self.run, t)
         update_beliefs(self.run, t, self.probe_window)
 

@@ -68,6 +68,12 @@ class Run:
         self.late = [flags(values, "late", 0)]
         self.first_late = [flags(values, "first_late", 0)]
         self.extra: dict[str, list[Fraction]] = {}
+        self.mark_above = number(values, "mark_above") if "mark_above" in values else None
+        self.marked_past = []
+        while f"marked_before_{len(self.marked_past)}" in values:
+            self.marked_past.append(bool(values[f"marked_before_{len(self.marked_past)}"]))
+        self.marked: list[bool] = []
+        self.echoes = [bool(values.get("echo_before", False))]
         self.flows: list[Run] = []
         self.departed: list[Fraction] = []
         self.rate: list[Fraction] = []
@@ -82,7 +88,7 @@ class Run:
             return
         self.flows = [Run(setting, select_flow_values(values, index), bounds) for index in range(flows)]
         for flow in self.flows:
-            flow.G = self.G
+            flow.G, flow.marked = self.G, self.marked
             if setting.delays_flows_apart:
                 flow.departed = [number(flow.values, f"departed_{t}") for t in range(n)]
             else:
@@ -145,6 +151,10 @@ class Run:
             flows=[flow.view() for flow in self.flows],
             lost_before=dict(self.lost_before),
             departed=self.departed,
+            mark_above=self.mark_above,
+            marked=list(self.marked),
+            marked_before=list(self.marked_past),
+            echo_before=self.echoes[0],
         )
         for name, series in self.beliefs.items():
             setattr(view, name, series)
@@ -291,12 +301,14 @@ def replay(
     run = Run(setting, values, bounds, flows)
     check_start(run)
     _check_order(run, 0)
+    mark(run, 0)
     states: list[dict[str, Any]] = [{} for _ in run.each]
     for t in range(1, setting.samples):
         states = [advance(flow, t, decide_step, state) for flow, state in zip(run.each, states, strict=True)]
         arrive(run, t)
         _check_moves(run, t)
         _check_order(run, t)
+        mark(run, t)
         observe(run, t)
         for flow in run.each:
             update_beliefs(flow, t, probe_window)
@@ -332,6 +344,20 @@ def arrive(run: Run, t: int) -> None:
         require_law("no flow loses more than it sent", t, 0 <= flow.lost[t] <= flow.sent[t], flow.lost[t])
     if run.flows:
         require_law("the flows lose what the buffer has no room for", t, sum(flow.E[t] for flow in run.flows) == entered, entered)
+
+
+def mark(run: Run, t: int) -> None:
+    """Append the mark of step t, and whether each flow saw a mark by sample t."""
+    if run.mark_above is None:
+        return
+    run.marked.append(run.E[t] - run.G[t] > run.mark_above)
+    for flow in run.each if t else ():
+        known = len(flow.marked_past)
+        flow.echoes.append(False)
+        for x in range(-known, t + 1):
+            entered = (flow.enqueued(x - 1) if x > -known else min(flow.S[t - 1], flow.enqueued(x)), flow.enqueued(x))
+            overlap = min(entered[1], flow.S[t]) - max(entered[0], flow.S[t - 1])
+            flow.echoes[t] |= overlap > 0 and (flow.marked[x] if x >= 0 else flow.marked_past[-x - 1])
 
 
 def _check_moves(run: Run, t: int) -> None:
@@ -500,6 +526,9 @@ def _compare(run: Run) -> None:
             solver_value = run.values.get(f"{name}_{t}", run.values.get(f"{name}_0") if name in run.beliefs else None)
             if solver_value is not None and solver_value != value:
                 raise ReplayError(f"replay: {name}({t}) is {value}, the solver said {solver_value}")
+    for t, marked in enumerate(run.marked):
+        if run.values.get(f"marked_{t}", marked) != marked:
+            raise ReplayError(f"replay: marked({t}) is {marked}, the solver said {not marked}")
     for name, series in (("late", run.late), ("first_late", run.first_late)):
         for t, truths in enumerate(series):
             for m, flag in truths.items():

@@ -14,17 +14,20 @@ from ccenv.base.registry import load_target
 from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.senders.intervals import require_intervals
 from ccenv.proofs.senders.program import ProgramSmtSender
-from ccenv.proofs.senders.rate_based import Bbr, BbrPacedUp, Constant, Copa, RateDelay
+from ccenv.proofs.senders.rate_based import Bbr, BbrEstimatedRm, BbrPacedUp, BbrPacedUpEstimatedRm, Constant, Copa, RateDelay
 from ccenv.proofs.senders.relu import load_relu
-from ccenv.proofs.senders.window import Aimd
+from ccenv.proofs.senders.window import Aimd, Dctcp
 
 PUBLISHED: dict[str, Callable[[], SmtSender]] = {
     "copa": Copa,
     "aimd": Aimd,
     "reno": lambda: Aimd("reno"),
+    "dctcp": Dctcp,
     "bbr": Bbr,
     "bbr1": Bbr,
     "bbr_paced_up": BbrPacedUp,
+    "bbr_estimated_rm": BbrEstimatedRm,
+    "bbr_paced_up_estimated_rm": BbrPacedUpEstimatedRm,
     "constant": Constant,
     "rate_delay": RateDelay,
 }

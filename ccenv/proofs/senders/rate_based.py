@@ -75,10 +75,12 @@ class Bbr(WindowSender):
     """A BBR-like sender: rate = gain * the largest delivery rate of the last rounds, gains 5/4, 3/4, 1, 1, ..., cwnd 2 BDP + MSS.
 
     Deviation: the round is Rm; the delivery rates seen before the trace leave the ten-round filter whenever the solver likes, and
-    PROBE_RTT is left out (Rm is known). The cycle has eight phases and starts anywhere.
+    PROBE_RTT is left out. The cycle has eight phases and starts anywhere. Rm is known; an estimated one (``estimated_rm``), the
+    least RTT seen, lies anywhere in [Rm, Rm + D] in each round, and so the window between 2 BDP of both.
     """
 
     name = "bbr"
+    estimated_rm = False
     GAINS = (Fraction(5, 4), Fraction(3, 4), *[Fraction(1)] * 6)
 
     def declare(self, view: View, make: Variables) -> None:
@@ -107,7 +109,14 @@ class Bbr(WindowSender):
         phase = view.extra["phase"]
         for k, in_phase in enumerate(phase):
             yield implies(in_phase, view.rate[t] == self.GAINS[(k + t) % len(self.GAINS)] * estimate)
-        yield window_of(view)[t] == 2 * estimate + view.alpha
+        least, most = self._windows(view, estimate)
+        yield from (
+            [window_of(view)[t] >= least, window_of(view)[t] <= most] if self.estimated_rm else [window_of(view)[t] == least]
+        )
+
+    def _windows(self, of: View | Run, estimate: Term) -> tuple[Term, Term]:
+        """Return the least and the largest window that an estimate of the bandwidth allows."""
+        return 2 * estimate + of.alpha, 2 * (1 + of.setting.jitter) * estimate + of.alpha
 
     def start(self, run: Run) -> dict[str, Any]:
         return {"phase": next((k for k in range(len(self.GAINS)) if run.values.get(f"phase_{k}")), 0)}
@@ -117,7 +126,10 @@ class Bbr(WindowSender):
         require_law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
         estimate = max([run.alpha, before, *(run.S[x] - run.S[x - 1] for x in range(1, t))])
         rate = self.GAINS[(state["phase"] + t) % len(self.GAINS)] * estimate
-        return 2 * estimate + run.alpha, rate, {"phase": state["phase"]}
+        least, most = self._windows(run, estimate)
+        cwnd = number(run.values, f"cwnd_{t}") if self.estimated_rm else least
+        require_law("the window is 2 BDP by an RTT seen", t, least <= cwnd <= most, cwnd)
+        return cwnd, rate, {"phase": state["phase"]}
 
 
 class BbrPacedUp(Bbr):
@@ -125,6 +137,18 @@ class BbrPacedUp(Bbr):
 
     name = "bbr_paced_up"
     GAINS = tuple(2 * gain for gain in Bbr.GAINS)
+
+
+class BbrEstimatedRm(Bbr):
+    """A BBR-like sender that takes the least RTT seen for Rm."""
+
+    name, estimated_rm = "bbr_estimated_rm", True
+
+
+class BbrPacedUpEstimatedRm(BbrPacedUp):
+    """The same with twice the pacing rate."""
+
+    name, estimated_rm = "bbr_paced_up_estimated_rm", True
 
 
 class Constant(WindowSender):

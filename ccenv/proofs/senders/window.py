@@ -1,4 +1,4 @@
-"""Window-based senders for the solver: their base class, loss detection, and AIMD (Reno without slow start).
+"""Window-based senders for the solver: their base class, loss detection, AIMD (Reno without slow start) and DCTCP on marks.
 
 The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), with inflight as known at t: S(t-Rm),
 and losses from an oracle one Rm later, or from duplicate ACKs and a time-out. The solver makes any choice that a CCA leaves open
@@ -21,7 +21,7 @@ from ccenv.base.errors import InputError
 from ccenv.proofs.formulas.encode import Needs, Variables
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.formulas.view import View
-from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number
+from ccenv.proofs.replay.exact import DecideStep, Decision, Run, number, require_law
 from ccenv.proofs.solver.terms import Formula, Term, all_of, any_of, choose, implies, larger, negate, same_truth, smaller
 
 DUPACK_MSS = 3
@@ -245,4 +245,71 @@ class Aimd(WindowSender):
             return run.alpha, UNPACED, {"recover": run.E[t - 1]}
         if losses.new and state["recover"] <= run.S[t - 1]:
             return state["cwnd"] / 2, UNPACED, {"recover": run.E[t - 1]}
+        return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
+
+
+def echo(view: View, t: int) -> Formula:
+    """Return whether a byte delivered in (t-1, t] was marked."""
+    if t == 0:
+        return view.echo_before
+    seen: list[Formula] = []
+    for x in range(t, -len(view.marked_before) - 1, -1):
+        # The step of the first known marks stands for all before it.
+        before = view.enqueued(x - 1) if x > -len(view.marked_before) else None
+        later = [] if before is None else [before < view.enqueued(x), before < view.S[t]]
+        seen.append(all_of([view.step_marked(x), view.S[t - 1] < view.enqueued(x), *later]))
+    return any_of(seen)
+
+
+@dataclass(frozen=True)
+class Dctcp(WindowSender):
+    """AIMD on one bit of ECN, as DCTCP: plus one MSS per Rm; once per marked round minus the marked share of two rounds, halved.
+
+    Deviation: DCTCP (RFC 8257) averages the share of marked bytes with a gain of 1/16; here a round is marked or not, and the
+    average is that of this round and the one before, so that a cut is a quarter or a half. Losses are ignored.
+
+    Attributes:
+        threshold: queue above which bytes are marked, in C*Rm.
+    """
+
+    threshold: Fraction = Fraction(1, 2)
+    name: str = "dctcp"
+
+    def needs(self, setting: Setting) -> Needs:
+        """Read marks."""
+        return Needs(marks=True)
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare also the sequence number whose delivery ends a reduction."""
+        super().declare(view, make)
+        view.extra["recover"] = make.series("recover", view.setting.samples)
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Add the threshold."""
+        if view.mark_above is not None:
+            yield view.mark_above == self.threshold
+        yield from super().sends(view)
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """Cut on marks unless still reducing; else add one MSS."""
+        cwnd, recover = window_of(view), view.extra["recover"]
+        cuts = all_of([echo(view, t - 1), recover[t - 1] <= view.S[t - 1]])
+        again = echo(view, t - 2) if t > 1 else view.echo_before
+        yield view.rate[t] == UNPACED
+        cut = choose(again, cwnd[t - 1] / 2, cwnd[t - 1] * Fraction(3, 4))
+        yield cwnd[t] == choose(cuts, larger(view.alpha, cut), cwnd[t - 1] + view.alpha)
+        yield recover[t] == choose(cuts, view.E[t - 1], recover[t - 1])
+        if t == 1:
+            yield recover[0] == view.S[0]
+
+    def start(self, run: Run) -> dict[str, Any]:
+        """Not reducing at sample 0."""
+        return {"recover": run.S[0]}
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Compute the window."""
+        require_law("the threshold is the sender's", t, run.mark_above == self.threshold, run.mark_above)
+        if run.echoes[t - 1] and state["recover"] <= run.S[t - 1]:
+            factor = Fraction(1, 2) if run.echoes[max(0, t - 2)] else Fraction(3, 4)
+            return max(run.alpha, factor * state["cwnd"]), UNPACED, {"recover": run.E[t - 1]}
         return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from ccenv.base.errors import InputError
 from ccenv.engine.fluid.analysis.convergence import phase_portrait
 from ccenv.engine.fluid.analysis.equilibria import (
     Bottleneck,
+    bbr2_equilibrium,
     derivatives,
     equilibrium,
     find_equilibrium,
@@ -122,6 +124,34 @@ def test_numeric_finder_with_unequal_rtts():
     assert list(shared.x_btl_Bps) == sorted(shared.x_btl_Bps)
     assert min(shared.x_btl_Bps) > 0.2 * 12.5e6
     assert shared.residual < 1e-8
+
+
+@pytest.mark.parametrize(
+    "rtts_ms", [(35,) * 10, (30, 33, 36, 40), (10, 100, 100), (44, 100, 100), (45, 100, 100), (20, 25, 60, 90, 100)]
+)
+def test_every_equilibrium_of_bbr2(rtts_ms: tuple[int, ...]) -> None:
+    """Each set of active flows has one at most; only one of them holds against a small rate of the others."""
+    path = Bottleneck(12.5e6, tuple(rtt / 1e3 for rtt in rtts_ms))
+    rtt, holding = np.array(path.rtt_s), []
+    for active in product((False, True), repeat=len(rtt)):
+        chosen = np.array(active)
+        if not chosen.any():
+            continue
+        delay_s = brentq(lambda q, chosen=chosen: (5 * rtt / (rtt + q) - 4)[chosen].sum() - 1, 0, 1) if chosen.sum() > 1 else 0.0
+        delta = rtt / (rtt + delay_s)
+        if (delta[chosen] <= 0.8).any():
+            continue
+        x_btl = np.where(chosen, (5 - 4 / delta) * path.capacity_Bps, 0.0)
+        assert residual("bbr2", path, x_btl, delay_s * path.capacity_Bps) < 1e-9
+        grow, _, _ = derivatives("bbr2", path, np.where(chosen, x_btl, 1e-3), delay_s * path.capacity_Bps, saturated=True)
+        if (grow[~chosen] <= 0).all():
+            holding.append((x_btl, delay_s))
+    point = bbr2_equilibrium(path)
+    ((x_btl, delay_s),) = holding
+    np.testing.assert_allclose(point.x_btl_Bps, x_btl, atol=1)
+    assert point.queue_bytes == pytest.approx(delay_s * path.capacity_Bps) and point.residual < 1e-9
+    assert (point.regime == "starved") == (min(path.rtt_s) <= 4 * delay_s) == (min(rtts_ms) in (10, 20, 44))
+    assert point.theorem == (4 if len(set(rtts_ms)) == 1 else None)
 
 
 def test_theorem_1_does_not_hold_for_one_flow():

@@ -49,6 +49,7 @@ sender = Cca(
         Parameter("pacing_margin", 0.0, low=0, high=0.5, optional=True),
         switch("extra_acked", optional=True),  # the window grows by what aggregated ACKs deliver at once, as in Linux since 5.1
         switch("even_windows", optional=True),  # even targets in segments, two more while it probes, as in Linux
+        switch("no_conservation", optional=True),  # keep the window after a loss, as the fluid model of [BBR-fluid] does
     ),
     fields=(
         "mode",
@@ -298,6 +299,8 @@ def on_loss(state: Any, loss: Any) -> None:
         state.in_recovery = 1.0
         state.conserving = 0.0
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes + loss.lost_bytes
+    elif state.no_conservation > 0.0:
+        return
     elif loss.new_episode > 0.0:
         bbr.save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes

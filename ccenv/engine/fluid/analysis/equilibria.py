@@ -208,6 +208,29 @@ def equilibrium(model: Model, path: Bottleneck) -> Equilibrium:
     return _describe(path, model, (None, "between"), np.full(n, factor * c / (factor + n - 1)), b)
 
 
+def bbr2_equilibrium(path: Bottleneck) -> Equilibrium:
+    """Return the one equilibrium of BBRv2 from which no starved flow recovers, for any RTTs.
+
+    With g_i = delta_i x_i, the rate in cruise, sum g = C, eq. 51 rests where g_i = 0 or g_i = C (5 delta_i - 4). So each set of
+    active flows has at most one equilibrium: its queue solves sum (5 delta_i - 4) = 1, whose left side falls in the queue, and
+    needs delta_i > 4/5 of each. A starved flow's estimate grows at the rate 5/4 delta_i - 1, so the equilibrium stays only if
+    exactly the flows with delta_i > 4/5, q/C < d_i/4, are active; there is one such queue. Equal RTTs: theorem 4, the only
+    equilibrium without a starved flow. Flows with d_i <= 4 q/C starve.
+
+    Reference: [BBR-fluid] theorem 4, which leaves open whether there are others; eqs. 49 to 51.
+    """
+    rtt, low, high = np.asarray(path.rtt_s), 0.0, max(path.rtt_s) / 4
+    for _ in range(200):
+        delay_s = (low + high) / 2
+        shares = np.maximum(0.0, 5 * window_factor("bbr2", rtt, delay_s) - 4)
+        low, high = (delay_s, high) if shares.sum() > 1 else (low, delay_s)
+    queue = delay_s * path.capacity_Bps
+    if queue > path.buffer_bytes:
+        raise InputError(f"the queue of {queue:.6g} bytes needs a buffer of that size (got {path.buffer_bytes:.6g})")
+    kind = (4 if len(set(path.rtt_s)) == 1 else None, "starved" if (shares == 0).any() else "deep")
+    return _describe(path, "bbr2", kind, path.capacity_Bps * shares / window_factor("bbr2", rtt, delay_s), queue)
+
+
 def _describe(path: Bottleneck, model: Model, kind: tuple[int | None, str], x_btl: np.ndarray, queue: float) -> Equilibrium:
     theorem, regime = kind
     _, growth, sending = derivatives(model, path, x_btl, queue)
