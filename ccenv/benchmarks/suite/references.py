@@ -130,7 +130,7 @@ def explain(reference: Reference, measured: float | None, published: float | Non
     """Return why a value differs: in words, how the changes show it ("" where they do not), and the changes."""
     if agreement in (REPRODUCED, NOT_MEASURED) or measured is None or published is None:
         return {"why": "", "shown_by": "", "cause": []}
-    cause = []
+    cause: list[dict[str, Any]] = []
     for one in reference.cause:
         against = published if one.published is None else one.published
         cause.append({"change": one.change, "measured": one.measured, "agreement": _verdict(reference, one.measured, against)[1]})

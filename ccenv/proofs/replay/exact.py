@@ -69,7 +69,7 @@ class Run:
         self.first_late = [flags(values, "first_late", 0)]
         self.extra: dict[str, list[Fraction]] = {}
         self.mark_above = number(values, "mark_above") if "mark_above" in values else None
-        self.marked_past = []
+        self.marked_past: list[bool] = []
         while f"marked_before_{len(self.marked_past)}" in values:
             self.marked_past.append(bool(values[f"marked_before_{len(self.marked_past)}"]))
         self.marked: list[bool] = []

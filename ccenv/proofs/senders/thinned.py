@@ -1,7 +1,7 @@
 """A sender whose application, or a lossy path before the queue, lets only a part of what it decides into the queue.
 
-With a least share of 0 it is limited by its application ([CCmatic] s.8). With 1 - l it has a loss budget of l in each Rm, of losses
-that are not congestion and that its beliefs do not take for it: for senders that read neither losses nor C_L_lambda.
+With a least share of 0 it is limited by its application ([CCmatic] s.8). With 1 - l it has a loss budget of l in each Rm, of
+losses that are not congestion and that its beliefs do not take for it: for senders that read neither losses nor C_L_lambda.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Thinned:
 
     def decider(self) -> DecideStep:
         """Return the exact step: what the solver let in, checked against what was decided."""
-        inner = self.inner.decider()
+        inner: DecideStep = self.inner.decider()
 
         def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
             decision, sent = inner(run, t, state), number(run.values, f"thinned_{t}")
