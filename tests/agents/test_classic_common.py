@@ -134,6 +134,12 @@ def test_windowed_min_forgets_an_expired_minimum():
         ("cc_probe_slow:k=0", "k is 0"),
         ("cc_probe_slow:k=1.5", "k is 1.5"),
         ("cc_probe_slow:k=65", "k is 65"),
+        ("cc_probe_slow:f=squrt", "f is 'squrt'; allowed are const, log, sqrt, linear"),
+        ("nice:fraction=1.5", "fraction is 1.5"),
+        ("sprout:risk=0", "risk is 0"),
+        ("verus:ratio=1", "ratio is 1; it must be a finite number above 1"),
+        ("proteus:scavenger=2", "scavenger is 2"),
+        ("aimd_delay:decrease=1", "decrease is 1"),
         ("cc_qdel:k=2", "'k'"),
     ],
 )

@@ -106,3 +106,29 @@ def test_fourcp_auto_is_friendly_under_random_loss():
             tarps.append(float(flow.state.tarp))
     assert np.mean(tarps) == pytest.approx(0.005, rel=0.25)
     assert np.mean(windows) == pytest.approx(np.sqrt(1.5 / 0.005), rel=0.25)
+
+
+@pytest.mark.parametrize(("tarp", "wndbnd", "ratio"), [(0.05, 20.0, 2.0), (0.05, 20.0, 0.5), (0.1, 10.0, 0.2)])
+def test_fourcp_detector_is_cusum_of_poisson_losses(tarp, wndbnd, ratio):
+    """[4CP] app. B, eq. 10: below mincwnd wnd + wndbnd is the supremum over theta of (t - theta) - c N(theta, t], c = 1/(2 tarp).
+
+    And how late it sees a good phase of loss rate r tarp, r < 1: Wald's identity bounds the mean by (mincwnd + wndbnd)/(1 - r).
+    """
+    rng, c, delays = np.random.default_rng(1), 1 / (2 * tarp), []
+    for _ in range(24 if ratio < 1 else 2):
+        flow = avoiding(f"fourcp_fixed:tarp={tarp},wndbnd_mss={wndbnd}", pieces=4)
+        state, t, losses = flow.state, 0.0, []
+        state.wnd_mss, state.window_mss, state.cwnd_bytes = -wndbnd, 2.0, 2 * MSS
+        while state.wnd_mss < 2.0 and t < 100:
+            if rng.random() < 1 - math.exp(-ratio * tarp * 2 / 4):
+                flow.lose()
+                state.recover_bytes = 0.0
+                losses.append(t)
+            flow.step()
+            t += 1 / 4
+            starts = [0.0, *losses]  # the supremum is reached just after a loss, or at the start
+            cusum = max(t - theta - c * (len(losses) - i) for i, theta in enumerate(starts))
+            assert state.wnd_mss + wndbnd == pytest.approx(cusum, abs=1e-6)
+        delays.append(t)
+    if ratio < 1:
+        assert wndbnd + 2 <= np.mean(delays) <= (wndbnd + 2) / (1 - ratio)

@@ -74,6 +74,25 @@ def test_probe_sends_what_section_6_2_1_asks_for(k, alpha_mss):
     assert hold == k == program.probe_window_rtts and rate * hold * rm == c * (k * rm + rm) + alpha_mss * mss
 
 
+@pytest.mark.parametrize(
+    ("f", "allowances"),  # at C_L_lambda Rm = 1, 3, 5, 60, 4100 segments, for alpha = 2
+    [
+        ("const", (2, 2, 2, 2, 2)),
+        ("log", (2, 2, 4, 6, 14)),
+        ("sqrt", (2, 2, 4, 8, 128)),
+        ("linear", (2.25, 2.75, 3.25, 17, 1027)),
+    ],
+)
+def test_a_probe_risks_the_loss_allowance(f, allowances):
+    """[CCmatic] s.6.2.1: alpha becomes f(C_L_lambda); the probe waits until no more than f may be queued."""
+    program = make_sender(f"cc_probe_slow:alpha_mss=2,f={f}").program
+    for c, allowed in zip((1, 3, 5, 60, 4100), map(Fraction, allowances), strict=True):
+        for queue, rate in ((allowed, 2 * c + allowed), (allowed + 1, c - allowed - 1)):
+            inputs = {"C_L_lambda": Fraction(c), "MSS/Rm": 1, "MSS": 1, "q_U": queue, "q_U/Rm": queue}
+            assert decide(program, inputs).rate == max(rate, 1)
+    assert parse_program(to_json(program)) == program
+
+
 def test_probe_slow_drains_by_its_queue_bound():
     program = make_sender("cc_probe_slow:k=2").program
     inputs = {"C_L_lambda": 10, "MSS/Rm": 1, "MSS": 1, "q_U": 4, "q_U/Rm": 4}
