@@ -37,6 +37,8 @@ sender = Cca(
         # how long a packet may be queued (s.3.5)
         Parameter("delay_ms", 100.0, above=0, high=1e4, field="delay_s", scale=1e-3),
         Parameter("risk", 0.05, low=0.001, high=0.5),  # chance of less than the forecast (s.3.3)
+        # largest rate that is believed, packets/s, 1,000 in the paper (s.3.1); 0: none
+        Parameter("most_pps", 0.0, low=0, high=1e9, optional=True),
     ),
     fields=(
         "rate_pps",  # mean of the belief about the rate, packets/s
@@ -123,6 +125,8 @@ def on_ack(state: Any, ack: Any) -> None:
             state.rate_pps, state.variance_pps2 = update(
                 state.rate_pps, state.variance_pps2, state.volatility, state.count_mss / ticks, full
             )
+        if state.most_pps > 0.0:
+            state.rate_pps = min(state.rate_pps, state.most_pps)
         state.count_mss = 0.0
         state.queued = 1.0
         state.tick_at_s += whole * TICK_S
