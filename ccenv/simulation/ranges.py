@@ -43,7 +43,8 @@ N_BANDS = 16
 def in_half(u: np.ndarray, half: str) -> np.ndarray:
     """Return uniform numbers in [0, 1) moved into the bands of a half of N_BANDS."""
     number = np.asarray(u) * (N_BANDS // 2)
-    moved: np.ndarray = (number + np.floor(number) + HALVES.index(half)) / N_BANDS
+    first = np.floor(number) * 2.0 + HALVES.index(half)  # the band's number
+    moved: np.ndarray = np.minimum((first + number % 1.0) / N_BANDS, np.nextafter((first + 1.0) / N_BANDS, 0.0))
     return moved
 
 
@@ -149,6 +150,8 @@ def read_distribution(data: Any, where: str = "scenario") -> ScenarioDistributio
     _collect_leaves(data, (), where, leaves)
     if len(leaves) > MAX_RANGES:
         raise InputError(f"{where}: {len(leaves)} ranges; at most {MAX_RANGES} are allowed")
+    for leaf in leaves:
+        _check_like(leaf, leaves, data, where)
     low = {leaf.place: leaf.extremes[0] for leaf in leaves}
     high = {leaf.place: leaf.extremes[-1] for leaf in leaves}
     corners = []
@@ -247,6 +250,8 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
         names = place[-1] in _NAMES
         if not all(isinstance(choice, str) if names else is_finite(choice) for choice in choices):
             raise InputError(f"{at}: choice must hold {f'names of {place[-1]}s' if names else 'numbers'} (got {shown(choices)})")
+        if place[-1] == "kind" and place[2:-1] != ("jitter",):
+            raise InputError(f"{at}: only the kind of a jitter box may be a choice (got {shown(choices)})")
         if place[-1] == "kind" and not set(choices) <= set(DRAWN_JITTERS):
             raise InputError(f"{at}: choice must hold kinds of jitter out of {', '.join(DRAWN_JITTERS)} (got {shown(choices)})")
         return Leaf(place, choices=tuple(choices) if names else tuple(map(float, choices)))
@@ -262,6 +267,18 @@ def _read_leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
     if is_integer and (low != int(low) or high != int(high) or log):
         raise InputError(f"{at}: range must be two whole numbers, without log (got {shown(dict(value))})")
     return Leaf(place, low, high, log, (), is_integer, half)
+
+
+def _check_like(leaf: Leaf, leaves: Sequence[Leaf], data: Any, where: str) -> None:
+    """Refuse a number that is so many times what is no number, or is not there."""
+    if leaf.like is None or any(other.place == leaf.like and not isinstance(other.extremes[0], str) for other in leaves):
+        return
+    try:
+        if is_finite(_item(data, leaf.like)):
+            return
+    except (KeyError, IndexError, TypeError):
+        pass
+    raise InputError(f"{where}: {leaf.name}: like needs a number at {'.'.join(map(str, leaf.like))}")
 
 
 def _read_like(value: Mapping[str, Any], place: Place, at: str) -> Leaf:

@@ -185,6 +185,8 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
             bdp = _finite(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
             mss_bytes = _finite(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
             least = _finite(link.pop("buffer_least_packets", 0.0), where, f"links.{index}.buffer_least_packets")
+            if least < 0:
+                raise InputError(f"{where}: links.{index}.buffer_least_packets is {least:g}; it must be at least 0")
             link["buffer_bytes"] = max(bdp * rates_Bps * min(rtts_s, default=0.0), least * mss_bytes)
 
 
