@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.adversaries import ADVERSARIES as ADVERSARIES_OF_NETWORKS
 from ccenv.agents import make_sender
 from ccenv.agents.sender import Sender
 from ccenv.attacks.catalog import Search
 from ccenv.attacks.game import Found, Game, Scene, generator
-from ccenv.attacks.run import CurveArena, play_attack
+from ccenv.attacks.run import CurveArena, build_searches, least_budget, play_attack
 from ccenv.attacks.searches.mutation import mutate
 from ccenv.attacks.store import FORMAT, AttackFolder
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.files import hash_value
 from ccenv.base.provenance import code_hash
 from ccenv.base.registry import spec_text
@@ -35,6 +36,7 @@ from ccenv.network.trace import Trace
 from ccenv.simulation.packet_trace import packet_slack_bytes
 
 ADVERSARIES = ("hoard", "square", "corners", "random_search", "stored")
+PLAYED = ("corners", "random_search", "cem", "cma_es", "two_phase")  # searches that need only play(): no engine to copy
 RUNS = 48  # of the guest, in all
 MOST_RUNS = 100_000
 FOLDER = FilePath("runs") / "live"
@@ -67,13 +69,23 @@ class KernelArena(CurveArena):
         return f"{self.scene.model}, Linux in virtual time"
 
     def searches(self, specs: Sequence[str]) -> dict[str, Search]:
-        """Return the searches of some specs by name; ``stored`` is of this arena."""
+        """Return the searches of some specs by name; ``stored`` is of this arena.
+
+        Raises:
+            UnknownNameError: for a search that copies engines, or an adversary that is not scripted.
+        """
+        scripted = ADVERSARIES_OF_NETWORKS.names()
+        for spec in specs:
+            if (name := spec.partition(":")[0]) not in (allowed := ("stored", *PLAYED, *scripted)):
+                raise unknown_name("search against a kernel", name, allowed)
         found = super().searches([spec for spec in specs if spec != "stored"])
         return {spec.partition(":")[0]: found.get(spec.partition(":")[0]) or Stored(self._stored) for spec in specs}
 
     def run(self, adversary: Adversary | None) -> LiveResult:
         """Play a run; None: without jitter. Raises LiveError for a guest that ends early."""
         with tempfile.TemporaryDirectory(prefix="ccenv-") as folder:
+            if adversary is not None and not isinstance(adversary, (RecordedAdversary, ScriptedAdversary)):
+                raise InputError(f"{adversary!r} is neither scripted nor recorded: no guest plays it")
             spec = spec_text(adversary.name, adversary.parameters) if isinstance(adversary, ScriptedAdversary) else None
             if isinstance(adversary, RecordedAdversary):
                 scene, file = self.scene, FilePath(folder) / f"played{SUFFIX}"
@@ -183,6 +195,9 @@ def attack_virtual(
     about = {"control": control, "path": arena.scene.path.to_dict(), "model": arena.scene.model, "runs": runs, "seed": seed}
     key = hash_value({**about, "adversaries": list(adversaries)})
     folder = AttackFolder(out or FOLDER / f"attack-{control}-{key[:8]}", FORMAT, key, code, first_row=arena.first_row)
+    least = -(-least_budget(arena, build_searches(arena, adversaries)) // arena.run_flow_steps)
+    if runs < least:
+        raise InputError(f"-s runs is {runs}; {', '.join(adversaries)} take at least {least}")
     with folder:
         folder.budget_flow_steps = budget = runs * arena.run_flow_steps
         result = play_attack(
