@@ -189,7 +189,7 @@ def test_every_metric_is_computed_from_something_and_names_its_source() -> None:
 
 NONE = pytest.approx(math.nan, nan_ok=True)
 # Inside 10 +- 20 % at 0.5, then from 1.5 on.
-RATES = ([0, 0.5, 1, 1.5, 2, 2.5, 3], [0, 10, 4, 9, 10, 11, 10])
+RATES = ([0, 0.5, 1, 1.5, 2, 2.5, 3], [0, 10, 7, 8, 10, 12, 10])
 TENTHS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 BY_HAND = [
     (measures.jain, ([3, 3, 3],), 1), (measures.jain, ([1, 0, 0, 0],), 0.25), (measures.jain, ([1, 3],), 16 / 20),
@@ -211,11 +211,13 @@ BY_HAND = [
     (partial(measures.loss_events, gap_s=0.15), (TENTHS, [1500, 3000, 0, 0, 1500, 0]), 2),
     (partial(measures.loss_events, gap_s=0.15), (TENTHS, [1] * 6), 3),  # at 0, 0.2 and 0.4
     (partial(measures.loss_events, gap_s=0.15), (TENTHS, [0] * 6), 0),
+    (partial(measures.loss_events, gap_s=0.25), ([0, 0.25, 0.5], [1] * 3), 2),  # what comes gap_s later still belongs to it
     # Two transfers of 100 bytes at 1 s and 5 s; a third at 9 s is not done.
     (partial(measures.completion_times_s, every_s=4, start_s=1),
      ([0, 1, 2, 3, 6, 7, 9.5], [0, 0, 60, 100, 150, 200, 250], 100), [2, 2]),
     (measures.weighted_quantile, ([3, 1, 2], [1, 1, 2], 0.5), 2), (measures.weighted_quantile, ([3, 1, 2], [1, 1, 2], 0.25), 1),
     (measures.weighted_quantile, ([3, 1, 2], [0.01, 1, 2], 0.95), 2), (measures.weighted_quantile, ([1], [0], 0.5), NONE),
+    (measures.weighted_quantile, ([3, 1, 2], [1, 1, 2], 0.26), 2),
     (measures.slope, ([0, 1, 2], [1, 3, 5]), 2), (measures.slope, ([1, 1], [1, 2]), NONE),
 ]  # fmt: skip
 
