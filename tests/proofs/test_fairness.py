@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from oracles.fair_flows import MODES, Rule, edges, play
+from oracles.token_link import arrivals, shifts, token_link, work_conserving
 
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
@@ -20,7 +22,14 @@ from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
 FAST = "ever_delay_eighth_fast"
-BEYOND = ("ever_delay_tokens", "ever_delay_tokens_full", "ever_delay_unlike", "ever_delay_any_rm", "ever_delay_contract_wide")
+BEYOND = (
+    "ever_delay_full_fast",
+    "ever_delay_tokens",
+    "ever_delay_tokens_full",
+    "ever_delay_unlike",
+    "ever_delay_any_rm",
+    "ever_delay_contract_wide",
+)
 
 
 def test_shipped_designs_have_certificates():
@@ -132,3 +141,22 @@ def test_the_simulator_sees_a_gain_that_is_too_large():
     rule, random = Rule.of(certificate), np.random.default_rng(1)
     worst = play(replace(rule, gain=100 * rule.gain), *edges(rule, 24, 2, random), 40, "static", random)
     assert worst.beyond > 0.01
+
+
+@pytest.mark.parametrize(("delay", "broken", "early", "late"), [
+    (1, "", True, True), (6, "", True, True), (6, "waste_backlog", True, False), (6, "save_all", False, True),
+])  # fmt: skip
+def test_a_token_link_serves_within_the_delay_of_the_work_conserving_queue(delay, broken, early, late):
+    """*Early and unlike*: bytes leave at most D before and D after; both are reached. Links that break the model break both."""
+    furthest = (0, 0)
+    for seed in range(60):
+        arrived = arrivals(random.Random(seed), 400)
+        served = token_link(random.Random(seed), arrived, delay, **({broken: True} if broken else {}))
+        furthest = tuple(max(pair) for pair in zip(furthest, shifts(served, work_conserving(arrived)), strict=True))
+    assert (furthest[0] == delay, furthest[1] == delay) == (early, late)
+
+
+def test_certificates_of_token_links_take_their_early_service_for_granted():
+    for name in ("ever_delay_tokens", "ever_delay_tokens_full"):
+        design = read_fair(shipped_fair()[name]).design
+        assert Fraction(design.early) == Fraction(design.jitter_rtts)

@@ -43,8 +43,8 @@ MAX_SHARE_MBPS = 400.0
 START_GAIN = 0.1  # of v per Rm at an empty queue
 EXPONENT = 0.5  # sigma
 TOLERATED_LOSS = 0.02
-CUT = 0.5  # of v by loss beyond what is tolerated, once per round trip
-CALM_ROUNDS = 4.0  # without a cut, which double the growth of a repair
+CUT = 0.3  # of v by loss beyond what is tolerated, once per round trip
+CALM_ROUNDS = 3.0  # without a cut, which double the growth of a repair
 SETTLE_RTTS = 300.0
 SETTLE_GAIN = 0.01  # per Rm
 ENTRY_MARGIN = 0.5  # of X beyond what jitter alone makes
@@ -64,6 +64,7 @@ DESIGNS: dict[tuple[float, ...], tuple[float, ...]] = {
     (3.0, 0.125, 100.0): (2.416947, 0.0001, -0.156768, 3.4738, 2.5126, 1.0),
     (3.5, 1.0, 100.0): (0.563743, 5e-05, 0.537068, 3.5708, 2.4522, 1.0),
     (4.0, 0.125, 10.0): (4.480142, 1e-05, 0.098365, 36.7437, 34.7259, 1.3),
+    (3.0, 1.0, 2.0): (0.384514, 0.002, 0.25386, 2.2479, 1.7155, 1.0),
     (1.4, 0.125, 10.0): (1.2113, 0.002, -0.353897, 1.419, 1.0939, 1.0),
 }
 """(fairness, jitter_rtts, shares) -> B, g per Rm, theta+, start, relief and freedom of its certificate."""

@@ -14,9 +14,11 @@ import numpy as np
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
 
-CELLS, COARSE_CELLS = 84, 44
+CELLS, COARSE_CELLS, FEW_CELLS = 84, 44, 22
 FAST = 1e-3
-"""From this gain on, and where rates are free, cells are wider: V moves further over two RTTs, but stays within the next cell."""
+"""From this gain on, and where rates are free, cells are wider: V moves further over two RTTs, but stays within the next cell.
+They are widest where D is above LARGE_D, too, since two RTTs are longer there."""
+LARGE_D = 0.5
 LEAST_W = 0.6
 LARGEST_X = (2.0, 2.3, 2.6, 2.9, 3.3, 3.7, 4.1, 4.5, 5.0, 5.7, 6.5, 7.3, 8.2, 9.1, 10.0, 12.0, 15.0, 20.0)
 """Ends of the grid that are tried, as w^2."""
@@ -149,7 +151,9 @@ def search_design(design: Design) -> Found | None:
 
 def _within(design: Design, slope: float, entropy: float, largest: float, top: float) -> Found | None:
     """Return the band of one grid that a design asks for, or None."""
-    cells = CELLS if design.gain < FAST and design.freedom == 1 else COARSE_CELLS
+    cells = CELLS
+    if design.gain >= FAST or design.freedom > 1:
+        cells = COARSE_CELLS if design.jitter <= LARGE_D else FEW_CELLS
     w = np.exp(np.linspace(math.log(LEAST_W), 0.5 * math.log(top), cells + 1))
     nodes = fixed_point(design.jitter, slope, entropy, design.gain, w, design.freedom**2, design.early)
     if nodes is None:

@@ -34,6 +34,7 @@ SHIPPED: dict[str, dict[str, float]] = {
     "ever_delay_any_rm": {"fairness": 3, "jitter": 0.125, "early": 0.125, "unlike": 0.5, "utilisation": 0.5, "gain": 1e-4},
     "ever_delay_unlike": {"fairness": 3.5, "jitter": 1, "unlike": 0.9, "utilisation": 0.65, "gain": 5e-5},
     "ever_delay_contract_wide": {"fairness": 4, "jitter": 0.125, "shares": 10, "utilisation": 0.2, "gain": 1e-5, "freedom": 1.3},
+    "ever_delay_full_fast": {"shares": 2, "utilisation": 0.6, "gain": 2e-3},
     "ever_delay_eighth_fast": {"fairness": 1.4, "jitter": 0.125, "shares": 10, "utilisation": 0.5, "gain": 2e-3},
 }
 """Designs whose certificates ship; the first is the default."""
