@@ -42,6 +42,8 @@ RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
 DEFAULT_STEPS = 8  # per Rm
 NEEDS_RATIO = ("starvation", "strong_starvation")
+BESIDE = {("ever_delay", "starvation"): ("copa", "exp_delay")}
+"""Whom a sender with a bound is told beside, by its name and the goal, unless -s beside says otherwise."""
 
 
 def command(
@@ -120,13 +122,22 @@ def command(
     steps, seconds = (None, default_budget_s(sender)) if budget is None else steps_or_seconds("--budget", budget)
     if seconds is None and steps is None:
         steps = DEFAULT_BUDGET
-    allowed = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
-    key = hash_value({**played, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
     first_row = held["warmup_rtts"] * (held["steps_per_rtt"] or (1 if timing == "smt" else DEFAULT_STEPS))
-    asked = {"adversaries": adversaries, "seed": seed} | ({"budget_flow_steps": steps} if steps else {})
-    out = out or RUNS / f"{sender.name}-{model}-{key[:8]}"
-    folder = AttackFolder(out, FORMAT, key, code_hash(attack), fresh=fresh, first_row=first_row, **asked)
-    result, data = _run(sender, partial(attack, sender, path=network_path, **played), allowed, folder)
+
+    def attacked(sender: Sender, allowed: dict[str, Any], out: Path | None) -> tuple[AttackResult[Any], dict[str, Any], Path]:
+        key = hash_value({**played, **allowed, "path": network_path.to_dict(), "sender": sender_hash(sender)})
+        asked = {"adversaries": adversaries, "seed": seed} | {k: v for k, v in allowed.items() if k == "budget_flow_steps"}
+        out = out or RUNS / f"{sender.name}-{model}-{key[:8]}"
+        folder = AttackFolder(out, FORMAT, key, code_hash(attack), fresh=fresh, first_row=first_row, **asked)
+        return *_run(sender, partial(attack, sender, path=network_path, **played), allowed, folder), out
+
+    beside = {name: load_sender(name) for name in held["beside"] or BESIDE.get((sender.name, goal), ())}
+    allowed: dict[str, Any] = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
+    result, data, out = attacked(sender, allowed, out)
+    if beside:
+        allowed = {"budget_flow_steps": result.budget_flow_steps}
+        others = {name: attacked(other, allowed, None)[0] for name, other in beside.items()}
+        data["beside"] = {name: other.value_of(other.worst) for name, other in others.items()}
     attacked_scenes = trained_on_scenes(agent)
     spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
     if json:
@@ -139,6 +150,8 @@ def command(
         spent = f"spent {data['flow_steps']} of {result.budget_flow_steps} flow-steps in {spent_s:.0f} s"
         again = f"; --budget {result.budget_flow_steps} repeats this attack exactly" if seconds is not None else ""
         print_text(spent + again)
+        if beside:
+            print_text("the same against others: " + ", ".join(f"{name} {value}" for name, value in data["beside"].items()))
         moves = f", its moves are {data['moves']}" if "moves" in data else ""
         print_text(f"wrote {out}; the worst trace is {data['trace']}{moves}")
     return _exit_code(result)

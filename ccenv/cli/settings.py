@@ -86,6 +86,9 @@ SOURCES: dict[str, Source] = {
             "jitter": _own(str | None, None, "D instead of the path's, in RTTs or as a time"),
             "buffer": _own(str | None, None, "buffer instead of the path's, in BDP or bytes"),
             "ratio": _own(float | None, None, "throughput ratio that the starvation adversaries aim at"),
+            "beside": _own(
+                tuple[str, ...], (), "senders to attack in the same way; ever_delay's ratio is told beside copa, exp_delay"
+            ),
         },
     ),
     "gap": Source("ccenv.attacks.gap:adversary_gap", ("buffer", "samples", "seed")),

@@ -158,6 +158,16 @@ def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch,
     assert err.startswith("ccenv: not legal: corners: ") and err.count("\n") == 1
 
 
+def test_a_bound_is_told_beside_what_others_come_to(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = ["--model", "cbr_delay", "--flows", "2", "--goal", "starvation", "--adversary", "square"]
+    _, data, _ = attack(capsys, "ever_delay:rm_ms=40", *given)
+    assert list(data["beside"]) == ["copa", "exp_delay"]
+    _, copa, _ = attack(capsys, "copa", *given)
+    assert data["beside"]["copa"] == copa["worst_value"] >= 1.0
+    assert "beside" not in copa
+
+
 def test_starvation_with_a_ratio(capsys, tmp_path):
     code = main(["attack", "vegas", "--adversary", "starvation", "-s", "ratio=20", "--out", str(tmp_path / "a"), "--json"])
     data = json.loads(capsys.readouterr().out)
