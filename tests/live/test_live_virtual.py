@@ -19,6 +19,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
+from ccenv.base.files import hash_value
 from ccenv.cli.main import main
 from ccenv.live import LiveError, LiveResult, read_live_scenario
 from ccenv.live.virtual import run as virtual
@@ -204,3 +205,14 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert played[5:] == ["alone/reno/0"]
     assert main(["bench", "run", "kernel-v1", "--only", "alone/tahoe/*", "--out", str(tmp_path)]) == 2
     assert "no run matches ['alone/tahoe/*']" in capsys.readouterr().err
+
+
+def test_shipped_runs_are_of_the_cases() -> None:
+    runs = suite.FORMAT.read(suite.SHIPPED)["runs"]["kernel"]
+    scenarios = {f"{case}/{one.seed}": one for case, seeds in suite.load_cases().items() for one in seeds}
+    assert len(runs) >= 40
+    for name, run in runs.items():
+        flows = len(scenarios[name].flows)
+        assert run["scenario"] == hash_value(scenarios[name].model_dump(mode="json"))[:16], name
+        assert 0.05 < run["utilisation"] < 1.01, name
+        assert len(run["shares"]) == (flows if flows > 1 else 0), name
