@@ -133,7 +133,7 @@ class ReferenceMonitor:
             return k + 1
         smallest = flow.min_rtt_steps if math.isfinite(flow.min_rtt_steps) else 0.1 / dt
         unit = {"rtt": flow.rtt, "srtt": flow.srtt or flow.rtt, "seconds": 1 / dt, "min_rtt": smallest}[clock.every]
-        known = flow.rtt_min_steps if math.isfinite(flow.rtt_min_steps) else 0.0
+        known = flow.min_rtt_steps if math.isfinite(flow.min_rtt_steps) else 0.0
         wait = max(clock.count * unit, clock.least_rtts * known)
         if policy.interface.action == "cwnd_exp2_even" and m["starting"] == 1:
             wait = flow.srtt or flow.rtt
