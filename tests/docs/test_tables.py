@@ -130,16 +130,11 @@ def test_records_keep_finished_runs_only() -> None:
             suites.select(run | {"n_cells": 59, "agents": {"reno": {}}})
 
 
-# Suites whose experiments stand in the words of `why` alone.
-IN_WORDS = {"delta-real", "scavengers", "sender-papers"}
-
-
 def test_every_difference_from_a_paper_has_a_cause_that_an_experiment_shows() -> None:
     for suite in suites.papers():
         for one, cause in suites.explained(suite):
             differs = one["agreement"] in ("same direction", "not reproduced")
-            shown = cause["why"] and (cause["shown_by"] or suite in IN_WORDS)
-            assert bool(shown) == differs, f"{suite}: {one['name']}"
+            assert bool(cause["why"] and cause["shown_by"]) == differs, f"{suite}: {one['name']}"
     text = json.dumps([reference.why for suite in suites.papers() for reference in as_suite(suite).references])
     assert not re.search(r"perhaps|not investigated|not known", text)
 
