@@ -299,7 +299,7 @@ def test_isolated_flows_share_bytes_whatever_their_sizes() -> None:
     flows = [{"sender": "constant:rate_mbps=30", "rtt_ms": 20, "mss_bytes": size} for size in (500, 1500)]
     link = {**BOTTLENECK, "discipline": "fq_codel", "fq_codel": {"codel": False}}
     small, large = (flow["throughput_mbps"] for flow in run([link], flows, 10.0).summary()["flows"])
-    assert small == pytest.approx(large, rel=0.02)
+    assert small == pytest.approx(large, rel=0.03)  # of what arrives anew, where 60 % are lost
 
 
 def test_transfers_end_whatever_the_way() -> None:
