@@ -45,7 +45,7 @@ FIRST = {
     "sent_bytes": [0, 10_000, 620_000, 1_230_000, 1_840_000],
     "dropped_bytes": [0, 0, 5_000, 5_000, 10_000],
     "random_lost_bytes": [0, 0, 0, 5_000, 5_000],
-    "rtt_sum_s": [0, 0, 60, 132, 216],  # 600 ACKs a second: 0.1, 0.12 and 0.14 s
+    "rtt_sum_s": [0, 0, 60.6, 133.2, 217.8],  # 600 ACKs a second: 0.1, 0.12 and 0.14 s, and 1 ms of service
     "rtt_samples": [0, 0, 600, 1200, 1800],
     "one_way_sum_s": [0, 0, 30, 60, 90],
     "one_way_samples": [0, 0, 600, 1200, 1800],
@@ -72,7 +72,7 @@ BY_HAND = [
     ("fair_share", None, 2.4 / 3),
     ("fair_share", "f0", 1.8 / 1.0),  # its transfer is done after 2.5 s: half of 1 MB/s for two of the three seconds
     ("harm", "f0", 1 - 1.8 / 3),
-    ("rtt_mean_s", "f0", 0.12),
+    ("rtt_mean_s", "f0", 0.121),
     ("rtt_min_s", "f0", 0.1),
     ("rtt_max_s", "f0", 0.12),  # rows 1 to 3: the row at the end belongs to the next window
     ("one_way_delay_s", "f0", 0.05),
