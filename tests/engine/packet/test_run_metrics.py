@@ -66,11 +66,16 @@ BY_HAND = [
     ("s_fairness", None, 3.0),
     ("queueing_delay_mean_s", "f0", 0.02),
     ("queueing_delay_p95_s", "f0", 0.04),
+    ("queueing_delay_p95_ms", "f0", 40),
     ("queueing_delay_p50_s", "f0", 0.02),
     ("queueing_delay_p99_s", "f0", 0.04),
     ("queueing_delay_p95_rtts", "f0", 0.4),
     ("fair_share", None, 2.4 / 3),
     ("fair_share", "f0", 1.8 / 1.0),  # its transfer is done after 2.5 s: half of 1 MB/s for two of the three seconds
+    ("shortfall", "f0", 0),
+    ("shortfall", "f1", 1 - 0.6 / 2.0),  # half of 1 MB/s for two seconds, all of it for one
+    ("in_range", "f1", 0),
+    ("in_range", None, 1),
     ("harm", "f0", 1 - 1.8 / 3),
     ("rtt_mean_s", "f0", 0.121),
     ("rtt_min_s", "f0", 0.1),
