@@ -21,6 +21,7 @@ from tables import (
     board,
     code,
     distillation,
+    everywhere,
     fairness,
     fluid,
     interface,
@@ -72,6 +73,8 @@ TABLES = {
     "refusals": Table(code.refusals),
     "refusals-board": Table(code.board_refusals),
     "contracts": Table(contracts.make_rows, ("contracts.json",)),
+    **{f"everywhere-{part}": Table(partial(everywhere.rows, part=part), ("everywhere.json",))
+       for part in ("senders", "variants")},
     "distillation": Table(distillation.results, ("distillation.json",)),
     **{f"fairness-{name}": Table(rows, ("fairness-frontier.json",))
        for name, rows in (("frontier", fairness.frontier), ("utilisation", fairness.utilisations), ("merit", fairness.merit))},

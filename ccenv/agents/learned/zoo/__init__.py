@@ -52,6 +52,12 @@ def genet(curriculum: float = 1) -> Any:
     return build("genet" if trained else "genet_uniform")
 
 
+def learned_everywhere(seed: float = 0) -> Any:
+    """Build the policy for networks of every kind that training with this seed, 0 to 2, left."""
+    trained = int(number("learned_everywhere", "seed", seed, low=0, high=2, whole=True))
+    return build(f"learned_everywhere_{trained}" if trained else "learned_everywhere")
+
+
 def mocc(throughput: float = 0.4, latency: float = 0.3, loss: float = 0.3) -> PolicySender:
     """Build the policy of one preference, in the manner of [Multi-objective]; the three weights add up to 1."""
     preference = {"throughput": throughput, "latency": latency, "loss": loss}
