@@ -182,7 +182,7 @@ def test_command_line(capsys, tmp_path):
         (["vegas", "-s", "samples=2"], "T is 2; it must be 3 to"),
         (["vegas", "--time-limit", "0"], "time_limit_s is 0; it must be"),
         (["vegas", "--budget", "0"], "the budget is 0 flow-steps; it must be 1 to 1000000000000"),
-        (["vegass"], "unknown agent 'vegass'. Did you mean 'vegas'?"),
+        (["hyblaa"], "unknown agent 'hyblaa'. Did you mean 'hybla'?"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(arguments, message, capsys):

@@ -71,6 +71,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         self.acked_later: list[int] = []
         self.recovery_tx, self.newest_lost_tx, self.highest_tx = -1, -2, -1
         self.recovery_point, self.acked_below, self.by_rto = 0, 0, False
+        self.receive_window: float = math.inf  # segments beyond the first that is not acknowledged
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -272,9 +273,13 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         """Tell whether fast recovery lasts: something sent before its end is not acknowledged."""
         if self.by_rto or self.spec.recovery == "flight":
             return False
+        return self._acked_in_order() < self.recovery_point
+
+    def _acked_in_order(self) -> int:
+        """Return the first segment that is not acknowledged."""
         while self.acked_below in self.confirmed:
             self.acked_below += 1
-        return self.acked_below < self.recovery_point
+        return self.acked_below
 
     def _lose(self, found: list[Packet], timeout: bool, now_s: float) -> None:
         found = sorted(found, key=lambda p: p.tx)
@@ -349,6 +354,9 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
                 self.wake_s = self.app_next_s
                 if self.inflight_bytes <= 0.0 and self.app_next_s == NEVER and self.finished_s == NEVER:
                     self.finished_s = now_s
+                return
+            if not self.resend and self.next_segment - self._acked_in_order() >= self.receive_window:
+                self.burst_left = 0
                 return
             if self.next_send_s > now_s and self.burst_left == 0:
                 self.wake_s = self.next_send_s

@@ -42,7 +42,7 @@ class Drawn(StrictModel):
         """Leave ``half`` out where it is empty, so that the identities of older suites stay what they were."""
         data: dict[str, Any] = dump(self)
         if not self.half:
-            del data["half"]
+            data.pop("half", None)
         return data
 
     @model_validator(mode="after")
