@@ -144,6 +144,12 @@ def test_bounds_under_an_application_limit_and_a_loss_budget(sender, prop, thres
         assert outcome.details["replay"]["exact"] and check_trace(Trace.load(Path(outcome.trace))) == []
 
 
+@pytest.mark.parametrize("least", [Fraction(-1, 2), Fraction(2)])
+def test_a_share_of_which_no_trace_is_legal_is_refused(least: Fraction) -> None:
+    with pytest.raises(InputError):
+        thin(smt_sender("cc_qdel"), least)
+
+
 def test_marks_keep_a_flow_from_starving_in_short_cycles() -> None:
     """[Starvation] s.6.4 (T = 7 takes a minute, docs/verification.md); the replayer computes marks and echoes by itself."""
     assert Verifier(60).decide(dctcp_query(Fraction(10), 5)).verdict == "verified"

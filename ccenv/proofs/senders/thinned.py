@@ -66,9 +66,12 @@ class Thinned:
 
 
 def thin(sender: SmtSender, least: Fraction | None) -> SmtSender:
-    """Return the sender with a least share of its bytes; None or 1: the sender itself. Raises InputError for a share below 0."""
+    """Return the sender with a least share of its bytes; None or 1: the sender itself.
+
+    Raises InputError for a share outside [0, 1]: above 1 no trace is legal, so every claim would hold.
+    """
     if least is None or least == 1:
         return sender
-    if least < 0:
-        raise InputError(f"-s sent_share is {least}; it must be 0 to 1")
+    if not 0 <= least <= 1:
+        raise InputError(f"sent_share is {least}; it must be 0 to 1")
     return Thinned(sender, least)
