@@ -72,9 +72,9 @@ def _quantile(freedom: float) -> float:
 
 def forecast_runs(known: Known, counts: np.ndarray, half_width: float) -> int:
     """Return how many runs in all the half-width takes, if variances stay: those that are there, then by standard deviation."""
-    wanted = half_width / stats.norm.ppf((1 + CONFIDENCE) / 2) * len(counts)
+    standard_error = half_width / stats.norm.ppf((1 + CONFIDENCE) / 2) * len(counts)
     deviations = np.sqrt(known.variances)
-    needed = deviations * deviations.sum() / wanted**2
+    needed = deviations * deviations.sum() / standard_error**2
     return int(np.ceil(np.maximum(np.minimum(needed, MOST_RUNS), counts).sum()))
 
 
@@ -173,8 +173,8 @@ class Plans:
         keys = [(label, scenario, seed) for seed in self.suite.seeds[:n]]
         return [self._values[key] for key in keys] if all(key in self._values for key in keys) else None
 
-    def wanted(self, records: Iterable[CellData]) -> Iterator[tuple[str, str, int]]:
-        """Follow the records and yield sender, scenario and seed of the runs that are wanted next."""
+    def next_runs(self, records: Iterable[CellData]) -> Iterator[tuple[str, str, int]]:
+        """Follow the records and yield sender, scenario and seed of the runs that are to be played next."""
         score = self.suite.score
         for record in records:
             if record["adversary"] == score.adversary:

@@ -139,7 +139,7 @@ def run_suite(
             played += len(unfinished)
             if plans is None or failed or played == limit or any(cell.key not in stored for cell in cells):
                 break
-            further = make_wanted(plans, agents, additions, _order_records(cells, stored))
+            further = make_next_cells(plans, agents, additions, _order_records(cells, stored))
             if not further:
                 break
             cells, chosen = cells + further, chosen + further
@@ -260,17 +260,20 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def make_wanted(plans: Plans, agents: list[Player], additions: UserAdditions, records: Sequence[CellData]) -> list[Cell]:
-    """Return the cells that plans want next, in the order of senders and seeds."""
-    wanted = dict.fromkeys(plans.wanted(records))
-    cells: list[Cell] = []
-    for player in agents:
-        for seed in plans.suite.seeds:
-            if of_seed := {case for label, case, number in wanted if (label, number) == (player.label, seed)}:
-                made = make_cells(plans.suite, [player], additions, [seed])
-                nominal = plans.suite.score.adversary
-                cells += [cell for cell in made if cell.scenario in of_seed and cell.opponent == nominal and cell.agent == player]
-    return cells
+def make_next_cells(plans: Plans, agents: list[Player], additions: UserAdditions, records: Sequence[CellData]) -> list[Cell]:
+    """Return the cells that plans play next, in the order of senders and seeds."""
+    scenarios: dict[tuple[str, int], set[str]] = {}
+    for label, scenario, seed in plans.next_runs(records):
+        scenarios.setdefault((label, seed), set()).add(scenario)
+    nominal = plans.suite.score.adversary
+    return [
+        cell
+        for player in agents
+        for seed in plans.suite.seeds
+        if (player.label, seed) in scenarios
+        for cell in make_cells(plans.suite, [player], additions, [seed])
+        if cell.scenario in scenarios[player.label, seed] and cell.opponent == nominal and cell.agent == player
+    ]
 
 
 def make_cells(
