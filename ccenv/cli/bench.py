@@ -29,8 +29,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
 EXIT_FAILED = 1
+LIVE = "live-worst-case"  # stored attacks against this kernel's senders and exported programs, which needs root and minutes
 QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
 KERNEL = "kernel-v1"  # a kernel in virtual time beside the packet engine
+PLAYED = {
+    LIVE: "stored attacks on this machine's kernel",
+    QUIC: "the senders of QUIC stacks",
+    KERNEL: "the kernel's congestion controls",
+}
+"""What suites play that hold no cells of the engines: they take no senders, adversaries or metrics."""
 PARTS = {
     "ode": "the fluid models",
     "packet": "the packet engine",
@@ -69,19 +76,21 @@ def run(
 
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
+    from ccenv.base.errors import InputError
     from ccenv.benchmarks.results import RUNS, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
 
     held = settings("bench run", set_)
-    if name in (LIVE, QUIC, KERNEL):
+    if name in PLAYED:
         excluded = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
         excluded |= {f"-s {key}": held[key] for key in ("half_width", "beside")}
-        others = [option for option, value in excluded.items() if value]
-        if name == KERNEL:
-            return _run_kernel(out or RUNS / KERNEL, only or (), others, held, json, fresh=fresh)
-        if name == QUIC:
-            return _run_quic(out or RUNS / QUIC, only or (), others, held, json, fresh=fresh)
-        return _run_live(only, out, [*others, "--fresh"] if fresh else others, held, json)
+        excluded |= {"--fresh": fresh} if name == LIVE else {}
+        if others := [option for option, value in excluded.items() if value]:
+            raise InputError(f"{name} plays {PLAYED[name]}: leave out {others[0]}")
+        if name == LIVE:
+            return _run_live(only, out, held, json)
+        run_stacks = _run_kernel if name == KERNEL else _run_quic
+        return run_stacks(out or RUNS / name, only or (), held, json, fresh=fresh)
     suite = as_suite(name)
     folder = out or RUNS / (suite.name if held["half_width"] is None else f"{suite.name}-adaptive")
     with progress_bar(f"suite {suite.name}") as show:
@@ -112,18 +121,11 @@ def run(
     return EXIT_FAILED if failed else 0
 
 
-LIVE = "live-worst-case"
-"""The suite of stored attacks against this kernel's senders and exported programs, which needs root and minutes."""
-
-
-def _run_live(only: list[str] | None, out: Path | None, others: list[str], held: dict[str, Any], json: bool) -> int:
+def _run_live(only: list[str] | None, out: Path | None, held: dict[str, Any], json: bool) -> int:
     """Run the live suite, of ``--only`` its senders; exit code 1 if a run is not valid after several tries."""
-    from ccenv.base.errors import InputError
     from ccenv.cli.live import exit_code
     from ccenv.live.kernel_records import FORMAT, SENDERS, SUITE, run_suite
 
-    if others:
-        raise InputError(f"{LIVE} plays stored attacks on this machine's kernel: leave out {others[0]}")
     record = run_suite(only or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
     if out is not None:
         FORMAT.write(out if out.suffix == ".json" else out / f"{SUITE}.json", record)
@@ -170,14 +172,11 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
 
 
-def _run_quic(folder: Path, only: Sequence[str], others: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
+def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
-    from ccenv.base.errors import InputError
     from ccenv.base.files import make_folder
     from ccenv.quic.suite import COLUMNS, plot, run_suite
 
-    if others:
-        raise InputError(f"{QUIC} plays the senders of QUIC stacks: leave out {others[0]}")
     make_folder(folder)
     with progress_bar(f"suite {QUIC}") as show:
         record = run_suite(folder / "record.json", only, show, fresh=fresh)
@@ -191,14 +190,11 @@ def _run_quic(folder: Path, only: Sequence[str], others: list[str], held: dict[s
     return EXIT_FAILED if any(False in (row["legal"], row["twin"]) for row in record["rows"]) else 0
 
 
-def _run_kernel(folder: Path, only: Sequence[str], others: list[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
+def _run_kernel(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of the kernel in virtual time, beside the packet engine."""
-    from ccenv.base.errors import InputError
     from ccenv.base.files import make_folder
     from ccenv.live.virtual.suite import QUANTITIES, run_suite
 
-    if others:
-        raise InputError(f"{KERNEL} plays the kernel's congestion controls: leave out {others[0]}")
     make_folder(folder)
     with progress_bar(f"suite {KERNEL}") as show:
         record = run_suite(folder / "record.json", only, show, fresh=fresh)
