@@ -29,30 +29,28 @@ QUANTITIES = ("utilisation", "queue", "loss", "shares")
 UTILISATION, QUEUE, LOSS_FACTOR, LOSS_POINTS, SHARE = 0.03, 0.15, 1.5, 0.02, 0.05
 ERRORS = 2.0  # standard errors of the difference of both means, by which a band is wider
 SIDES = ("kernel", "engine")
-LISTS = ("rtt_ms", "start_s")  # keys of a family with an entry per flow
 
 
 def load_cases() -> dict[str, list[LiveScenario]]:
     """Return the cases by name, each with a scenario per seed."""
     data: Any = read_yaml(SOURCES / f"{SUITE}.yaml")
     cases = {}
-    for family, given in data["families"].items():
-        held = data["common"] | given
-        for senders in given["senders"]:
+    for family, keys in data["families"].items():
+        for senders in keys["senders"]:
             name = f"{family}/{senders}"
-            cases[name] = [_scenario(name, senders.split("+"), held, seed) for seed in data["seeds"]]
+            cases[name] = [_scenario(name, senders.split("+"), data["common"] | keys, seed) for seed in data["seeds"]]
     return cases
 
 
-def _scenario(name: str, senders: Sequence[str], held: Mapping[str, Any], seed: int) -> LiveScenario:
+def _scenario(name: str, senders: Sequence[str], keys: Mapping[str, Any], seed: int) -> LiveScenario:
     """Return a case: the kernel's own delayed ACKs and bursts."""
-    shared = {key: held[key] for key in ("rtt_ms", "start_s", "jitter") if key in held}
+    shared = {key: keys[key] for key in ("rtt_ms", "start_s", "jitter") if key in keys}
     flows = [
         {"sender": f"{KERNEL}{sender}", **{k: v[i] if isinstance(v, list) else v for k, v in shared.items()}}
         for i, sender in enumerate(senders)
     ]
-    link = {key: held[key] for key in ("rate_mbps", "buffer_bdp")}
-    times = {key: held[key] for key in ("duration_s", "warmup_s")}
+    link = {key: keys[key] for key in ("rate_mbps", "buffer_bdp")}
+    times = {key: keys[key] for key in ("duration_s", "warmup_s")}
     return read_live_scenario(
         {"name": name, "seed": seed, **times, "quick_ack": False, "packets_per_burst": 0, "links": [link], "flows": flows}, name
     )
@@ -100,7 +98,7 @@ def is_simulated(scenario: LiveScenario) -> bool:
 def run_suite(
     file: Path,
     only: Sequence[str] = (),
-    told: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, planned: None,
     *,
     fresh: bool = False,
     shipped: Path = SHIPPED,
@@ -110,7 +108,7 @@ def run_suite(
     Args:
         file: the record, written as runs end; runs of the same code and scenario are taken from it and from ``shipped``.
         only: patterns of ``family/senders/seed`` with ``*``; empty: all.
-        told: receives the runs done and planned.
+        progress: receives the runs done and planned.
         fresh: play all again.
         shipped: a record to begin with.
 
@@ -136,24 +134,23 @@ def run_suite(
         if runs[side].get(name, {}).get("scenario") != sha256:
             runs[side][name] = {"scenario": sha256, **PLAYS[side](scenario)}
             FORMAT.write(file, {**FORMAT.head, "suite": SUITE, "code": code, "runs": runs})
-        if told is not None:
-            told(number + 1, len(planned))
+        progress(number + 1, len(planned))
     record = {**FORMAT.head, "suite": SUITE, "code": code, **judge(runs, {case for _, case, _ in planned}), "runs": runs}
     FORMAT.write(file, record)
     return record
 
 
-def judge(runs: Mapping[str, Mapping[str, Any]], wanted: set[str]) -> dict[str, Any]:
-    """Return the cases with means, standard errors and what lies beyond the bands; the numbers of cases inside."""
+def judge(runs: Mapping[str, Mapping[str, Any]], names: set[str]) -> dict[str, Any]:
+    """Return the cases of these names with means, standard errors and what lies beyond the bands; the numbers of cases inside."""
     rows = []
     for case, scenarios in load_cases().items():
-        found = {side: [one for s in scenarios if (one := runs[side].get(f"{case}/{s.seed}"))] for side in SIDES}
-        if case not in wanted or not found["kernel"]:
+        played = {side: [one for s in scenarios if (one := runs[side].get(f"{case}/{s.seed}"))] for side in SIDES}
+        if case not in names or not played["kernel"]:
             continue
         flows = [
             {"sender": f.sender.removeprefix(KERNEL), "rtt_ms": 1e3 * f.rtt_s, "start_s": f.start_s} for f in scenarios[0].flows
         ]
-        sides = {side: _spread(found[side]) for side in SIDES if found[side]}
+        sides = {side: _spread(played[side]) for side in SIDES if played[side]}
         rows.append({"case": case, "flows": flows, **sides, **({"beyond": beyond(sides)} if "engine" in sides else {})})
     judged = [row for row in rows if "beyond" in row]
     return {
