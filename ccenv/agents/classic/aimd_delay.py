@@ -17,6 +17,7 @@ from ccenv.agents.classic.common import (
     Parameter,
     extend_recovery,
     grow_window,
+    in_recovery,
     initial_window,
     start_window,
 )
@@ -48,7 +49,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Grow below the threshold, reduce above it; rest for the round trip after a reduction."""
-    if ack.delivered_bytes < state.recover_bytes:
+    if in_recovery(state, ack):
         return
     if ack.rtt_s - ack.min_rtt_s > state.threshold_s:
         _reduce(state)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window, smoothed_rtt
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, in_recovery, initial_window, smoothed_rtt
 from ccenv.base.kernels.decorator import kernel
 
 ALPHA_MSS, BETA_MSS, GAMMA_MSS = 2.0, 4.0, 1.0  # of Vegas
@@ -56,7 +56,7 @@ def on_ack(state: Any, ack: Any) -> None:
     """Decide at the start of each round by the round before."""
     state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.cwnd_bytes))
     state.max_rtt_s = max(state.max_rtt_s, ack.rtt_s)
-    recovering = ack.delivered_bytes < state.recover_bytes
+    recovering = in_recovery(state, ack)
     if ack.round_start > 0.0 and state.round_acked_bytes > 0.0:
         if not recovering:
             _decide(state, ack.min_rtt_s, ack.app_limited)

@@ -18,6 +18,7 @@ from ccenv.agents.classic.common import (
     Cca,
     Parameter,
     grow_window,
+    in_recovery,
     initial_window,
     reduce_window,
     start_window,
@@ -68,7 +69,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.ssthresh_bytes = state.cwnd_bytes
         state.signalled = 1.0
         state.signal_at_s = ack.now_s
-    elif not inferring and ack.delivered_bytes >= state.recover_bytes and ack.app_limited == 0.0:
+    elif not inferring and not in_recovery(state, ack) and ack.app_limited == 0.0:
         grow_window(state, ack.acked_bytes, 1.0)
 
 

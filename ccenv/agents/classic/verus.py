@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, initial_window
+from ccenv.agents.classic.common import Cca, Parameter, extend_recovery, in_recovery, initial_window
 from ccenv.base.kernels.decorator import kernel
 
 N_KNOTS = 16
@@ -133,7 +133,7 @@ def on_ack(state: Any, ack: Any) -> None:
     s = state
     if s.recovering > 0.0:
         s.window_mss += ack.acked_bytes / s.mss_bytes / s.window_mss  # s.4: 1/W per ACK, and no learning
-        if ack.delivered_bytes >= s.recover_bytes:
+        if not in_recovery(s, ack):
             s.recovering = 0.0
             s.aim_s = max(ack.min_rtt_s, delay_of(_profile(s), s.window_mss))
     else:
