@@ -28,7 +28,7 @@ WATCHED = ("external", "cc_qdel", "cc_probe_drain", "learned_nominal_u78")
 SCORED = (
     *("cc_qdel", "cc_probe_drain", "cc_probe_fast", "cc_probe_qdel"),
     *("learned_nominal_u54", "learned_nominal_u70", "learned_nominal_u78"),
-    *("learned_contract_u80", "learned_contract_u77_timeouts", "learned_nominal"),
+    *("learned_shield_u80", "learned_shield_u77_timeouts", "learned_nominal"),
 )
 
 

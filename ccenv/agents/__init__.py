@@ -75,10 +75,10 @@ for _name, _target, _tag, _summary in (
     ),
     ("fixed_delay_proxy", "wrapped:fixed_delay_proxy", "proxy", "holds every ACK of any sender equally long ([Delta] s.7.2)"),
     (
-        "contract",
-        "wrapped:contract",
-        "contract",
-        "a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
+        "shield",
+        "wrapped:shield",
+        "shield",
+        "a chooser inside a shield (parameters file, chooser, policy; docs/shields.md)",
     ),
 ):
     AGENTS.add(_name, f"ccenv.agents.{_target}", tags=(_tag,), summary=_summary)
@@ -108,14 +108,14 @@ for _name, _tag, _summary in (
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 for _name, _summary in (
-    ("learned_contract_u80", "policy by PPO inside a contract; its lemmas hold whatever it chooses (docs/contracts.md)"),
-    ("learned_contract_u80_low_delay", "policy by PPO that pays for queue and delay inside the same contract"),
-    ("learned_contract_u80_firm", "policy by PPO inside a part of that contract, which attacks find less in"),
-    ("learned_contract_u77_timeouts", "policy by PPO inside a contract whose lemmas hold with belief time-outs"),
-    ("learned_robust_v2", "policy by PPO inside a contract, trained on drawn paths under attack (figures: docs/learning.md)"),
+    ("learned_shield_u80", "policy by PPO inside a shield; its lemmas hold whatever it chooses (docs/shields.md)"),
+    ("learned_shield_u80_low_delay", "policy by PPO that pays for queue and delay inside the same shield"),
+    ("learned_shield_u80_firm", "policy by PPO inside a part of that shield, which attacks find less in"),
+    ("learned_shield_u77_timeouts", "policy by PPO inside a shield whose lemmas hold with belief time-outs"),
+    ("learned_robust_v2", "policy by PPO inside a shield, trained on drawn paths under attack (figures: docs/learning.md)"),
     ("learned_robust_v3", "the same policy, with more in flight where D is above Rm: the sturdiest under attack"),
 ):
-    AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
+    AGENTS.add(_name, _ZOO + _name, tags=("shield",), summary=_summary)
 
 
 def make_sender(spec: str, **parameters: Any) -> Sender:
@@ -123,7 +123,7 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
 
     Args:
         spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), the path of a
-            belief program (``.json``; a contract needs a chooser: ``"contract:file=FILE,chooser=middle"``), or of a learned
+            belief program (``.json``; a shield needs a chooser: ``"shield:file=FILE,chooser=middle"``), or of a learned
             policy (``.safetensors`` with its card, or the folder of the pair).
         parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.files import canonical_json, hash_value
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 
@@ -24,11 +24,13 @@ def sender_hash(sender: Sender) -> str:
 
         start = {"start": to_data(sender.start)} if sender.start else {}
         return hash_value({"kind": "program", "program": to_data(sender.program), **start})
-    if isinstance(sender, ContractSender):
+    if isinstance(sender, ShieldSender):  # stored results hash it under its first names
         from ccenv.agents.programs import to_data
 
         policy = {} if sender.policy is None else {"policy": sender_hash(sender.policy)}
-        return hash_value({"kind": "contract", "program": to_data(sender.program), "chooser": sender.chooser, **policy})
+        program = to_data(sender.program)
+        program["name"] = program["name"].replace("learned_shield", "learned_contract")
+        return hash_value({"kind": "contract", "program": program, "chooser": sender.chooser, **policy})
     if isinstance(sender, PolicySender):
         return _network_hash(_about_policy(sender), sender.arrays)
     if isinstance(sender, ClassicSender):

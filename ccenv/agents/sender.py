@@ -15,7 +15,7 @@ from ccenv.base.errors import InputError, ProgramError, shown
 from ccenv.base.registry import spec_text
 
 CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
-"""Who chooses inside a contract's interval; ``external``: an environment's action."""
+"""Who chooses inside a shield's interval; ``external``: an environment's action."""
 
 LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
 
@@ -63,10 +63,10 @@ class ProgramSender:
 
     def __post_init__(self) -> None:
         for program in (self.program, self.start):
-            if program is not None and program.is_contract:
+            if program is not None and program.is_shield:
                 raise ProgramError(
-                    f"{program.name!r} is a contract: it allows intervals of rates, and somebody must choose inside them "
-                    f"(contract:file=FILE,chooser=...: {', '.join(CHOOSERS)})"
+                    f"{program.name!r} is a shield: it allows intervals of rates, and somebody must choose inside them "
+                    f"(shield:file=FILE,chooser=...: {', '.join(CHOOSERS)})"
                 )
 
 
@@ -125,11 +125,11 @@ class PolicySender:
 
 
 @dataclass(frozen=True)
-class ContractSender:
-    """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
+class ShieldSender:
+    """A chooser inside a shield: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
 
     u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that every chooser
-    stays within what was proved of the contract. Raises ProgramError for a program without intervals; InputError for an unknown
+    stays within what was proved of the shield. Raises ProgramError for a program without intervals; InputError for an unknown
     chooser, or a policy that is missing or not needed.
 
     Attributes:
@@ -143,17 +143,17 @@ class ContractSender:
     policy: PolicySender | None = None
 
     def __repr__(self) -> str:
-        return f"ContractSender({self.name}: {self.chooser} chooses inside {self.program.name})"
+        return f"ShieldSender({self.name}: {self.chooser} chooses inside {self.program.name})"
 
     def __post_init__(self) -> None:
-        if not self.program.is_contract:
-            raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
+        if not self.program.is_shield:
+            raise ProgramError(f"{self.program.name!r} is no shield: none of its leaves is an interval (rate_between)")
         if self.chooser not in CHOOSERS:
             raise InputError(f"unknown chooser {shown(self.chooser)}; allowed are {', '.join(CHOOSERS)}")
         if (self.chooser == "policy") != (self.policy is not None):
             raise InputError(f"chooser {self.chooser!r} {'needs a policy' if self.policy is None else 'takes no policy'}")
         if self.policy is not None and self.policy.interface != SENDER_V0:
-            raise InputError(f"policy {self.policy.name!r}: inside a contract a policy sees the belief signals of SENDER_V0 only")
+            raise InputError(f"policy {self.policy.name!r}: inside a shield a policy sees the belief signals of SENDER_V0 only")
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class HeldSender:
     """
 
     name: str
-    inner: ClassicSender | ProgramSender | PolicySender | ContractSender
+    inner: ClassicSender | ProgramSender | PolicySender | ShieldSender
     mode: Literal["lambda", "fixed"]
     target_s: float
     window_s: float = math.inf
@@ -190,8 +190,8 @@ class HeldSender:
         return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"
 
     def __post_init__(self) -> None:
-        driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
-        if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ContractSender)):
+        driven = isinstance(self.inner, ShieldSender) and self.inner.chooser == "external"
+        if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ShieldSender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
 
     def rtt_s(self, propagation_s: float) -> float:
@@ -199,10 +199,10 @@ class HeldSender:
         return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
 
 
-Sender = ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender | HeldSender
+Sender = ClassicSender | ProgramSender | PolicySender | ShieldSender | ExternalSender | HeldSender
 
 
-def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender:
+def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ShieldSender | ExternalSender:
     """Return the sender without its proxy."""
     return sender.inner if isinstance(sender, HeldSender) else sender
 
@@ -211,4 +211,4 @@ def takes_one_flow(sender: object) -> bool:
     """Tell whether a sender uses beliefs, which assume that its flow is alone on the link."""
     if isinstance(sender, PolicySender):
         return any(signal.needs == "beliefs" for signal in sender.interface.rows)
-    return isinstance(sender, (ProgramSender, ContractSender))
+    return isinstance(sender, (ProgramSender, ShieldSender))

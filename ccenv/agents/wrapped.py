@@ -1,4 +1,4 @@
-"""Wrapped senders: choosers inside contracts, and proxies that delay the ACKs of any sender ([Delta] s.5.3 and s.7.2).
+"""Wrapped senders: choosers inside shields, and proxies that delay the ACKs of any sender ([Delta] s.5.3 and s.7.2).
 
 Proxies leave the data path, and so the one-way delay, unchanged ([Delta] Figure 3).
 """
@@ -9,42 +9,42 @@ import math
 from typing import Any, Literal
 
 from ccenv.agents.programs import Program, load_program
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender
+from ccenv.agents.sender import HeldSender, PolicySender, ShieldSender
 from ccenv.base.errors import InputError
 from ccenv.base.registry import number
 
-SHIPPED = "learned_contract_u80"
+SHIPPED = "learned_shield_u80"
 
 
-def contract(file: str = SHIPPED, chooser: str = "", policy: str = "") -> ContractSender:
-    """Put a chooser inside a contract.
+def shield(file: str = SHIPPED, chooser: str = "", policy: str = "") -> ShieldSender:
+    """Put a chooser inside a shield.
 
     Args:
-        file: a contract (.json), or the name of an agent that runs inside one.
+        file: a shield (.json), or the name of an agent that runs inside one.
         chooser: ``lo``, ``hi``, ``middle``, ``random`` (anew at each decision, keyed by the seed), ``policy`` or ``external``; by
             default ``policy`` if there is one, else ``middle``.
         policy: a policy (.safetensors with its card, or the folder of the pair) whose output is the position in the interval.
     """
-    program = load_contract(str(file))
+    program = load_shield(str(file))
     who = str(chooser) or ("policy" if policy else "middle")
-    return ContractSender(f"{program.name}.{who}", program, who, _policy(str(policy)) if policy else None)
+    return ShieldSender(f"{program.name}.{who}", program, who, _policy(str(policy)) if policy else None)
 
 
-def load_contract(spec: str) -> Program:
-    """Return the contract of a file or of an agent that runs inside one.
+def load_shield(spec: str) -> Program:
+    """Return the shield of a file or of an agent that runs inside one.
 
     Raises:
         UnknownNameError: if neither an agent nor a file has this name.
-        ProgramError: if the file is damaged or no contract.
-        InputError: for an agent without a contract.
+        ProgramError: if the file is damaged or no shield.
+        InputError: for an agent without a shield.
     """
     if spec.endswith(".json"):
-        return ContractSender(spec, load_program(spec), "lo").program  # refuses a program without intervals
+        return ShieldSender(spec, load_program(spec), "lo").program  # refuses a program without intervals
     from ccenv.agents import make_sender  # the registry imports this module
 
     sender = make_sender(spec)
-    if not isinstance(sender, ContractSender):
-        raise InputError(f"agent {spec!r} has no contract; a file (.json) or an agent that runs inside one is needed")
+    if not isinstance(sender, ShieldSender):
+        raise InputError(f"agent {spec!r} has no shield; a file (.json) or an agent that runs inside one is needed")
     return sender.program
 
 
@@ -52,7 +52,7 @@ def _policy(spec: str) -> PolicySender:
     from ccenv.agents.learned import load_policy
 
     loaded: Any = load_policy(spec)
-    policy = loaded.policy if isinstance(loaded, ContractSender) else loaded
+    policy = loaded.policy if isinstance(loaded, ShieldSender) else loaded
     if not isinstance(policy, PolicySender):
         raise InputError(f"{spec!r} holds no policy")
     return policy

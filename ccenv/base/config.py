@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ccenv.base.errors import InputError, UnknownNameError, did_you_mean, shown
 from ccenv.base.foreign.reading import is_file
+from ccenv.base.renamed import today, with_keys_of_today
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -19,6 +20,11 @@ class StrictModel(BaseModel):
     """Base of all configs: immutable, no unknown keys, finite numbers unless a field says otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _todays_keys(cls, data: Any) -> Any:
+        return with_keys_of_today(data) if isinstance(data, dict) and "shield" in cls.model_fields else data
 
     @model_validator(mode="before")
     @classmethod
@@ -136,6 +142,7 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     root = data_folder(package)
     shipped = {p.stem: p for p in sorted(root.glob("*" + suffix))}
     stem = path.name.removesuffix(suffix)
+    stem = stem if stem in shipped else today(stem)
     # A path such as configs/train/NAME.yaml names the shipped file also where there is no checkout.
     if stem in shipped and (len(path.parts) == 1 or path.parts[-2:-1] == (root.name,)):
         return shipped[stem]

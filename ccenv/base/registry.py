@@ -12,6 +12,7 @@ from typing import Any
 from ccenv.base.errors import InputError, did_you_mean, shown, unknown_name
 from ccenv.base.foreign import is_finite
 from ccenv.base.foreign.json_text import MAX_CHARS
+from ccenv.base.renamed import today
 
 MAX_SPEC_CHARS = 2_000
 """Longest list of parameters; paths of files may be among them."""
@@ -56,7 +57,7 @@ class Registry:
         """Return the entry of a name. Raises UnknownNameError with suggestions."""
         if name not in self:
             raise unknown_name(self.kind, name, self._entries)
-        return self._entries[self._aliases.get(name, name)]
+        return self._entries.get(name) or self._entries[self._aliases.get(name, today(name))]
 
     def load(self, name: str) -> Any:
         return load_target(self.entry(name).target)
@@ -74,7 +75,7 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         """Tell whether a name is registered, as itself or as an alias."""
-        return name in self._entries or name in self._aliases
+        return name in self._entries or name in self._aliases or (isinstance(name, str) and today(name) in self._entries)
 
 
 def load_target(target: str) -> Any:

@@ -23,7 +23,7 @@ from ccenv.cli.output import print_answer, print_json, print_table, print_text
 from ccenv.network.path import MODELS, Model
 
 if TYPE_CHECKING:
-    from ccenv.agents.sender import ContractSender, PolicySender
+    from ccenv.agents.sender import PolicySender, ShieldSender
     from ccenv.base.user.installed import Plugin
     from ccenv.network.metrics.table import Metric
 
@@ -111,7 +111,7 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 """File that identifies a folder -> function that shows it; the first match counts."""
 
 
-def policy_text(sender: PolicySender | ContractSender) -> str:
+def policy_text(sender: PolicySender | ShieldSender) -> str:
     from ccenv.agents.identity import FIRST_OBSERVATION
     from ccenv.agents.learned.weights import layer_widths
     from ccenv.agents.programs import pseudo_code
@@ -247,13 +247,13 @@ def _agents() -> list[Item]:
 def _agent_text(entry: Entry) -> str:
     from ccenv.agents import make_sender
     from ccenv.agents.programs import pseudo_code
-    from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+    from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 
     sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
         first = f"{pseudo_code(sender.start)}\n\nuntil the first large loss, then\n\n" if sender.start else ""
         return first + pseudo_code(sender.program)
-    if isinstance(sender, (PolicySender, ContractSender)):
+    if isinstance(sender, (PolicySender, ShieldSender)):
         return policy_text(sender)
     return _source_text(entry)
 
@@ -477,7 +477,7 @@ def show_command(
         list[str] | None, argument("[COMMAND]", "After the word settings: whose options and settings to show.")
     ] = None,
     kind: Annotated[str | None, option("Look in one kind only: " + " | ".join(KINDS), choices(*KINDS))] = None,
-    out: Annotated[Path | None, out_option("Draw it, a trace or the interval of a contract: .png or .svg.", "FILE")] = None,
+    out: Annotated[Path | None, out_option("Draw it, a trace or the interval of a shield: .png or .svg.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
     """Show one thing: pseudo-code of a program, source of a CCA or adversary, moves of a model, YAML of a config, page of an env.
@@ -528,7 +528,7 @@ def _summarize(name: str) -> dict[str, object]:
 
 
 def _draw(name: str, out: Path, json: bool) -> None:
-    """Draw the curves, queue, rates and beliefs of a trace, or the interval of a contract or program over C_U / C_L."""
+    """Draw the curves, queue, rates and beliefs of a trace, or the interval of a shield or program over C_U / C_L."""
     from ccenv.base.figure import require_picture
     from ccenv.base.files import write_atomic
     from ccenv.network.figure import plot_trace
@@ -539,7 +539,7 @@ def _draw(name: str, out: Path, json: bool) -> None:
         plot_trace(load_trace(Path(name)), out)
     else:
         from ccenv.proofs.senders.catalog import program_of
-        from ccenv.training.contracts.report import interval_picture
+        from ccenv.training.shields.report import interval_picture
 
         write_atomic(out, interval_picture(program_of(name), require_picture(out).suffix))
     print_answer({"file": name, "picture": str(out)}, f"wrote {out}", json)

@@ -177,7 +177,7 @@ def load(
     from ccenv.live.system.loader import Program
 
     held = settings("live load", set_)
-    exported, chosen, contract = load_exported(program, held["chooser"])
+    exported, chosen, shield = load_exported(program, held["chooser"])
     loaded_name = kernel_name(held["name"] or exported.name)
     text = export_bpf(exported, name=loaded_name, rtt_s=held["rtt_s"], jitter_s=held["jitter_s"], chooser=chosen)
     require_bpf()
@@ -191,8 +191,8 @@ def load(
             print_text(f"loaded {loaded_name}; Ctrl-C unloads it")
 
     try:
-        if chosen == USER and contract is not None:
-            serve_for_ever(contract, *loaded.chooser_files(), ready=tell)
+        if chosen == USER and shield is not None:
+            serve_for_ever(shield, *loaded.chooser_files(), ready=tell)
         tell()
         signal.pause()
     finally:
@@ -238,7 +238,7 @@ BPF = "bpf"
 
 def command(
     program: Annotated[
-        str, argument("PROGRAM", "A belief program or a contract: a registered name or a .json file.", names("agents"))
+        str, argument("PROGRAM", "A belief program or a shield: a registered name or a .json file.", names("agents"))
     ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],

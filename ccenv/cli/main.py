@@ -16,6 +16,7 @@ import typer
 from ccenv.base.errors import CcenvError, CcenvWarning, InputError, UnknownNameError, did_you_mean, one_line
 from ccenv.base.interrupts import interrupted, watch
 from ccenv.base.provenance import VERSION
+from ccenv.base.renamed import today
 from ccenv.cli import COMMAND_LINE
 
 EXIT_ERROR = 2
@@ -57,7 +58,7 @@ GROUPS: tuple[Group, ...] = (
     Group("board", "ccenv.cli.board", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
     Group("certificate", "ccenv.cli.theorem", "Check certificates of theorems, without the prover.", "app"),
-    Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
+    Group("shield", "ccenv.cli.shield", "How wide a program's intervals may be while its proofs hold.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("solve", "ccenv.cli.solve", "Solve a game of sender and network on an integer grid exactly."),
     Group("export", "ccenv.cli.live", "Write a belief program as C for the congestion controls of a kernel."),
@@ -69,7 +70,7 @@ GROUPS: tuple[Group, ...] = (
     Group("links", "ccenv.cli.trace", "Traces of links of varying rate: import, check, make.", "links_app"),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network, or on kinds of networks: a table and a figure."),
     Group("report", "ccenv.cli.compare", "Evaluate a sender along RFC 9743: one page that opens offline.", "run_report"),
-    Group("new", "ccenv.cli.new", "Write a starting file: sender, program, contract, lemmas, theorem, suite ..."),
+    Group("new", "ccenv.cli.new", "Write a starting file: sender, program, shield, lemmas, theorem, suite ..."),
     Group("ode", "ccenv.cli.fluid", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
@@ -236,6 +237,7 @@ def find_command(name: str) -> Any:
 
 def _run(arguments: list[str]) -> int:
     typed = _completed_words() if "_CCENV_COMPLETE" in os.environ else arguments
+    typed[:1] = map(today, typed[:1])
     invoked = next((argument for argument in typed if not argument.startswith("-")), None)
     names = [group.name for group in GROUPS]
     if invoked is not None and invoked not in names and typed is arguments:

@@ -75,10 +75,10 @@ TEMPLATES = {
         "a belief program, which the solver takes too",
         ("ccenv show {file}", "ccenv compare {file} copa --duration 10s", "ccenv verify property {file} --property invariant"),
     ),
-    "contract": Template(
-        "contract.json",
-        "a program whose leaves are intervals: what is proved of it holds for every choice inside (docs/contracts.md)",
-        ("ccenv show {file}", "ccenv compare contract:file={file},chooser=middle copa --duration 10s"),
+    "shield": Template(
+        "shield.json",
+        "a program whose leaves are intervals: what is proved of it holds for every choice inside (docs/shields.md)",
+        ("ccenv show {file}", "ccenv compare shield:file={file},chooser=middle copa --duration 10s"),
     ),
     "lemmas": Template(
         "lemmas.yaml",
@@ -138,6 +138,6 @@ def _require_free(kind: str, name: str) -> None:
     from ccenv.network.metrics.table import METRICS
 
     taken = {"adversary": [*ADVERSARIES.names(aliases=True), *SEARCHES.names()], "metric": list(METRICS)}
-    taken |= dict.fromkeys(("sender", "compiled", "program", "contract"), AGENTS.names())
+    taken |= dict.fromkeys(("sender", "compiled", "program", "shield"), AGENTS.names())
     if name in taken.get(kind, ()):
         raise InputError(f"{name!r} is the name of a {kind} that comes with ccenv; give another name")

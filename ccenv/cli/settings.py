@@ -49,7 +49,7 @@ _PROOF = {
     "recheck": _own(str | None, None, "decide every proof again with yices or cvc5"),
 }
 _SETTING = {"setting": _own(str | None, None, "what came before the trace: history (default where possible), sound or artefact")}
-_CONTRACT = {
+_SHIELD = {
     "lemmas": _own(str | None, None, "keep the lemmas and constants of this suite (name or .yaml), all but utilisation"),
     "settle": _own(int | None, None, "Rm at the start of a trace that utilisation skips"),
     "samples": _own(int | None, None, "trace length in samples one Rm apart (the suite's, or 11)"),
@@ -58,7 +58,7 @@ _CONTRACT = {
 _EXPORT = Source(
     "ccenv.live.export:export_bpf",
     ("name", "rtt_s", "jitter_s"),
-    {"chooser": _own(str | None, None, "of a contract: lo, middle, hi, user (a process answers), policy (compiled in)")},
+    {"chooser": _own(str | None, None, "of a shield: lo, middle, hi, user (a process answers), policy (compiled in)")},
 )
 _BOARD = {
     "certificates": _own(tuple[Path, ...], (), "folders with certificates of theorems beside the shipped ones; all are checked"),
@@ -139,15 +139,15 @@ SOURCES: dict[str, Source] = {
             "proofs": _own(bool, False, "decide the queries with cvc5 and have its proofs checked by ethos"),
         }
     ),
-    "contract widen": Source(
-        "ccenv.training.contracts.search:Widening",
+    "shield widen": Source(
+        "ccenv.training.shields.search:Widening",
         ("seed", "timeouts"),
-        _CONTRACT | {"inside": _own(str | None, None, "stay inside this contract, such as a hull of solutions")},
+        _SHIELD | {"inside": _own(str | None, None, "stay inside this shield, such as a hull of solutions")},
     ),
-    "contract frontier": Source(
-        "ccenv.training.contracts.search:Widening",
+    "shield frontier": Source(
+        "ccenv.training.shields.search:Widening",
         ("call_s", "seed", "timeouts"),
-        _CONTRACT | {"n_paths": _own(int, 1024, "paths that the scores are measured on")},
+        _SHIELD | {"n_paths": _own(int, 1024, "paths that the scores are measured on")},
     ),
     "synth": Source(
         more={
@@ -294,8 +294,8 @@ OLD_COMMANDS: dict[str, str] = {
     "paths": "ccenv links",
     "trace show": "ccenv show FILE",
     "verify steady": "ccenv verify property NAME --property steady_...",
-    "contract report": "ccenv contract frontier PROGRAM... -o DIR, which goes on with what DIR holds",
-    "contract plot": "ccenv show PROGRAM -o FILE",
+    "shield report": "ccenv shield frontier PROGRAM... -o DIR, which goes on with what DIR holds",
+    "shield plot": "ccenv show PROGRAM -o FILE",
     "bench records": "python docs/tables reproduction",
     "live suite": "ccenv bench run live-worst-case",
     "live record": "python tests/live/record_kernel.py CC... -o FILE",
@@ -313,7 +313,7 @@ OLD_OPTIONS: dict[tuple[str, str], str] = {
     **{("bench speed", f"--{part}"): f"ccenv bench speed {part}" for part in ("ode", "train", "synth")},
     ("report", "--folder"): "-o FOLDER",
     **{("trace replay", option): "ccenv attack SENDER --adversary FILE --timing smt" for option in ("--as-adversary", "--rtts")},
-    ("contract hull", "--name"): "-o NAME.json",
+    ("shield hull", "--name"): "-o NAME.json",
     ("ode sweep", "--plots"): "--plot FOLDER",
     ("ode sweep", "--buffer"): "-s buffers_bdp=4,7",
     ("verify theorem", "--bound"): "-s bounds.CLAIM=X",
@@ -394,7 +394,7 @@ EXAMPLES: dict[str, str] = {
     "--only": "deep/*", "--limit": "100", "--jobs": "2", "--sign": "~/.ssh/id_ed25519", "--suite": "quick", "--seed": "1",
     "--agent": "mine.json", "--setting": "history", "--at-most": "1.5", "--recheck": "yices", "--T": "7", "--budget": "10min",
     "--time-limit": "60s", "--plot": "picture.svg", "--trace": "run.npz", "--duration": "10s", "--params": "artefact",
-    "name": "mine", "inner": "copa", "contract": "learned_contract_u80", "decision_steps": "4", "utilisation": "0.54,0.6",
+    "name": "mine", "inner": "copa", "shield": "learned_shield_u80", "decision_steps": "4", "utilisation": "0.54,0.6",
     "policies": "runs/attacker-0", "counterexamples": "runs/attack/copa", "networks": "runs/attacker-0", "recheck": "yices",
     "timeouts": "artefact", "steps_per_rtt": "4", "rate": "50mbps", "rtt": "40ms", "jitter": "20ms", "buffer": "4bdp",
     "ratio": "20", "cpu_s": "60", "training": "quick_sender", "summary": "drains its queue", "url": "https://example.org",

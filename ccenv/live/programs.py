@@ -36,8 +36,8 @@ class LiveSender:
         program: the program, if this run loads it.
         rtt_s: Rm, known to an oracle; None: measured.
         jitter_s: D that it assumes.
-        chooser: of a contract, see ``export_bpf``.
-        spec: sender whose contract is served by a process.
+        chooser: of a shield, see ``export_bpf``.
+        spec: sender whose shield is served by a process.
     """
 
     name: str
@@ -81,9 +81,9 @@ def _step_delay_s(scenario: LiveScenario) -> float:
 
 def _load_program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
-        program, chooser, contract = load_exported(flow.sender)
-        if scenario.chooser == "kernel" and contract is not None and contract.policy is not None:
-            chooser = contract.policy
+        program, chooser, shield = load_exported(flow.sender)
+        if scenario.chooser == "kernel" and shield is not None and shield.policy is not None:
+            chooser = shield.policy
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
     missing = [need for need in bpf_needs() if not need.ok]
@@ -169,7 +169,7 @@ class Recording:
         }
 
     def choices(self) -> dict[str, Any]:
-        """Return the positions in a contract's interval, and the latency of a chooser outside the kernel.
+        """Return the positions in a shield's interval, and the latency of a chooser outside the kernel.
 
         ``delay_us`` is from the decision to the answer, ``taken_us`` to the ACK at which the rate changed.
         """

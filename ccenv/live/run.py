@@ -250,7 +250,7 @@ def _load_program(index: int, request: dict[str, Any]) -> Program | None:
 
 
 def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> subprocess.Popen[bytes] | None:
-    """Start the process that chooses inside a contract and wait until it is ready; None for programs without one."""
+    """Start the process that chooses inside a shield and wait until it is ready; None for programs without one."""
     spec = request["programs"][index]["chooser"]
     if spec is None:
         return None

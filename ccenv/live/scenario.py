@@ -50,7 +50,7 @@ class LiveScenario(Scenario):
         quick_ack: the receiver acknowledges every packet, as in the packet engine; otherwise the kernel decides.
         packets_per_burst: segments per packet of the sending stack; 0: the kernel's choice.
         realtime: ask for real-time priority.
-        chooser: of contracts with a policy: a process that answers the kernel, or the policy compiled into the program.
+        chooser: of shields with a policy: a process that answers the kernel, or the policy compiled into the program.
     """
 
     phase_jitter: float = 0.0

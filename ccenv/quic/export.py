@@ -30,7 +30,7 @@ def export_quic(
     jitter_s: float = 0.0,
     chooser: str | PolicySender | None = None,
 ) -> str:
-    """Write what a program or a contract needs in a stack; the stack's ACK policy and timers are added to D.
+    """Write what a program or a shield needs in a stack; the stack's ACK policy and timers are added to D.
 
     The suffix ``.c`` is for its C, with picoquic's adapter for picoquic, ``.py`` (aioquic) and ``.rs`` (quinn) for the adapter.
 

@@ -33,7 +33,7 @@ class CompiledProgram:
     Attributes:
         jitter_s: D that it assumes.
         rtt_s: Rm if known; None: the smallest RTT measured.
-        chooser: of a contract, see ``export_portable``.
+        chooser: of a shield, see ``export_portable``.
     """
 
     program: Program
@@ -76,7 +76,7 @@ class CompiledProgram:
 
 
 def load_program(spec: str, chooser: str | None = None) -> tuple[Program, str | PolicySender | None]:
-    """Return a registered program or a ``.json`` file, and the chooser of a contract: by default a policy is compiled in.
+    """Return a registered program or a ``.json`` file, and the chooser of a shield: by default a policy is compiled in.
 
     Raises:
         ExportError, UnknownNameError: as :func:`ccenv.live.export.bpf.load_exported`.

@@ -30,7 +30,7 @@ from ccenv.simulation import simulate
 SUITE = "quic-v1"
 FORMAT = Format("ccenv-quic-suite", 1, "a record of the suite quic-v1")
 OWN = ("reno", "cubic", "bbr", "bbr1")
-PROGRAMS = ("cc_qdel", "cc_probe_drain", "learned_contract_u80", "ever_delay")
+PROGRAMS = ("cc_qdel", "cc_probe_drain", "learned_shield_u80", "ever_delay")
 ENGINES = ("curve engine", "packet engine", "Linux")
 RIVALS = {"cubic": "reno"}  # of a sender in the case against; of the others: cubic
 RATE_MBPS = 48.0

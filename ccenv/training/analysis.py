@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.agents.learned.weights import LearnedPlayer
-from ccenv.agents.sender import ContractSender
+from ccenv.agents.sender import ShieldSender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.figure import finish, panels, picture
 from ccenv.base.foreign import read_text
@@ -55,7 +55,7 @@ class TrainingRun(TableResult):
         return f"TrainingRun({self.config.name}, seed {self.config.seed}, {steps:.0f} steps, {self.record['status']})"
 
     @cached_property
-    def player(self) -> LearnedPlayer | ContractSender:
+    def player(self) -> LearnedPlayer | ShieldSender:
         """The policy in the folder. Raises InputError if it is damaged."""
         return load_player(self.folder, self.config)
 

@@ -21,11 +21,12 @@ from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import is_file, read_yaml, resolve_inside, shown
 from ccenv.base.registry import load_target
+from ccenv.base.renamed import with_keys_of_today
 from ccenv.base.settings import put, read_pairs
 from ccenv.engine.compiled.policies import MAX_WIDTH
 from ccenv.envs.curve import network
 from ccenv.envs.curve.distribution import PathDistribution
-from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_contract
+from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, as_shield
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.training.recipes.replay import ReplaySettings
@@ -106,10 +107,11 @@ class TrainConfig(StrictModel):
 
     @field_validator("packet")
     @classmethod
-    def _resolve_contract(cls, packet: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Replace a contract's file by the contract itself, as the environments of the curve engine do."""
-        contract = None if packet is None else packet.get("contract")
-        return packet if packet is None or contract is None else {**packet, "contract": as_contract(contract)}
+    def _resolve_shield(cls, packet: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Replace a shield's file by the shield itself, as the environments of the curve engine do."""
+        if packet is None or (packet := with_keys_of_today(packet)).get("shield") is None:
+            return packet
+        return packet | {"shield": as_shield(packet["shield"])}
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
@@ -186,13 +188,11 @@ class TrainConfig(StrictModel):
         check_interface(settings.interface(), settings.distribution, controlled_flows(settings.distribution))
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
-        if settings.contract is not None and (settings.interface().signals, settings.interface().history) != (
+        if settings.shield is not None and (settings.interface().signals, settings.interface().history) != (
             SENDER_V0.signals,
             1,
         ):
-            raise ValueError(
-                "packet.contract: a policy inside a contract sees beliefs; leave packet.signals and packet.history out"
-            )
+            raise ValueError("packet.shield: a policy inside a shield sees beliefs; leave packet.signals and packet.history out")
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         if self.log.networks:
@@ -339,21 +339,22 @@ class TrainConfig(StrictModel):
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Return the unchecked data of a config (shipped name or YAML file) after ``extends`` and overrides, and the file's name.
 
-    Overrides are read by :func:`ccenv.base.settings.read_pairs`. The key ``contract`` is short for ``environment.contract`` or
-    ``packet.contract``; a path may be relative to the config.
+    Overrides are read by :func:`ccenv.base.settings.read_pairs`. The key ``shield`` is short for ``environment.shield`` or
+    ``packet.shield``; a path may be relative to the config.
     """
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
     data["name"] = data.get("name", file.stem)
     put(data, read_pairs(overrides, last_wins=True))
-    contract = data.pop("contract", None)
-    if contract is not None:
+    data = with_keys_of_today(data)
+    shield = data.pop("shield", None)
+    if shield is not None:
         group = "packet" if data.get("packet") is not None else "environment"
         settings = data.setdefault(group, {})
         if not isinstance(settings, dict):
             raise InputError(f"{file}: {group} is {shown(settings)}; a mapping of keys to values is needed")
-        beside = file.parent / contract if isinstance(contract, str) and contract.endswith(".json") else None
-        settings["contract"] = str(beside) if beside is not None and is_file(beside) else contract
+        beside = file.parent / shield if isinstance(shield, str) and shield.endswith(".json") else None
+        settings["shield"] = str(beside) if beside is not None and is_file(beside) else shield
     return data, str(file)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ccenv.agents.interface.rewards import TERM_NUMBERS
-from ccenv.agents.sender import ContractSender, ExternalSender, PolicySender, Sender
+from ccenv.agents.sender import ExternalSender, PolicySender, Sender, ShieldSender
 from ccenv.attacks.boxes.game import pattern_rows
 from ccenv.attacks.boxes.players import KIND
 from ccenv.base.errors import InputError
@@ -233,7 +233,7 @@ def jain_index(delivered: np.ndarray) -> np.ndarray:
     return index
 
 
-PacketPolicy = PolicySender | ContractSender
+PacketPolicy = PolicySender | ShieldSender
 WARMUP_SHARE = 0.25  # share of an episode's decisions that is not measured
 
 
@@ -242,7 +242,7 @@ def evaluate_packet(
 ) -> Evaluation:
     """Score a policy that plays every controlled flow of each network, each network started cold.
 
-    The policy has the settings' interface, or is inside their contract; ``seed`` selects the networks of the set. The first
+    The policy has the settings' interface, or is inside their shield; ``seed`` selects the networks of the set. The first
     quarter of an episode's decisions is not measured. Means are over the measured decisions of a network, then over the networks.
     """
     task, batch = cold_task(settings, policy, n_networks)
@@ -297,9 +297,9 @@ def cold_task(
     """
     cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
     task = SharedPacketTask(n_networks, cold, record, benign_boxes(settings, n_networks), within)
-    network = policy.policy if isinstance(policy, ContractSender) else policy
-    if network is None or (settings.contract_program() is not None) != isinstance(policy, ContractSender):
-        raise InputError(f"{policy.name!r} cannot be scored here: environment and policy must run inside the same contract")
+    network = policy.policy if isinstance(policy, ShieldSender) else policy
+    if network is None or (settings.shield_program() is not None) != isinstance(policy, ShieldSender):
+        raise InputError(f"{policy.name!r} cannot be scored here: environment and policy must run inside the same shield")
     return task, PolicyBatch(network, n_networks * task.rows_per_env)
 
 

@@ -16,7 +16,7 @@ from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0, Int
 from ccenv.agents.learned import inner_cca
 from ccenv.agents.learned.preferences import with_preference
 from ccenv.agents.learned.weights import LearnedPlayer
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.base.errors import CcenvError, require_extra
 from ccenv.base.random import uniform
 from ccenv.envs.curve.distribution import PathDistribution
@@ -166,7 +166,7 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         policy = self.player(state)
-        if self._attacked is not None and isinstance(policy, (PolicySender, ContractSender)):
+        if self._attacked is not None and isinstance(policy, (PolicySender, ShieldSender)):
             self._findings = self._attacked.newest([*self._findings, *self._attacked.attack(policy, round_)], round_)
             return
         find = find_patterns if self.config.packet is None else find_box_patterns
@@ -218,7 +218,7 @@ class Learner:
             self.marks = marks
         self.state = self._pending = replace(self._pending, marks=dict(self.marks))
 
-    def player(self, state: TrainingState | None = None) -> LearnedPlayer | ContractSender:
+    def player(self, state: TrainingState | None = None) -> LearnedPlayer | ShieldSender:
         """Return the policy of a state (by default the last one kept) for the engines; it takes the mean action."""
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
@@ -229,8 +229,8 @@ class Learner:
             if config.recipe.preferences is not None:
                 return with_preference(policy, config.recipe.preferences.default)
             world = config.environment if config.packet is None else config.packet_settings()
-            contract = world.contract_program()
-            return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
+            shield = world.shield_program()
+            return policy if shield is None else ShieldSender(config.name, shield, "policy", policy)
         return MlpAdversary(
             config.name,
             weights,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents.learned.weights import LearnedPlayer
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.attacks.run import attack
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.envs.common.adapters import draw
@@ -83,7 +83,7 @@ def _score_values(group: str, evaluation: Evaluation) -> dict[str, float]:
     return {f"{group}/{name}": float(getattr(evaluation, name)) for name in names}
 
 
-def _measure_exploitability(config: TrainConfig, policy: PolicySender | ContractSender) -> dict[str, float]:
+def _measure_exploitability(config: TrainConfig, policy: PolicySender | ShieldSender) -> dict[str, float]:
     result = attack(
         policy,
         path=SCENE,
@@ -128,7 +128,7 @@ def _draw_video(config: TrainConfig, policy: LearnedPlayer) -> bytes:
     return _gif(_frames(core, last, core.advance))
 
 
-def _packet_frames(config: TrainConfig, policy: PolicySender | ContractSender) -> Iterator[np.ndarray]:
+def _packet_frames(config: TrainConfig, policy: PolicySender | ShieldSender) -> Iterator[np.ndarray]:
     task, batch = cold_task(config.packet_settings(), policy, 1, record=True)
     task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     return _frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents.callbacks import ADVERSARY_SLOTS
-from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.agents.sender import PolicySender, Sender, ShieldSender
 from ccenv.attacks.boxes.game import BoxGame
 from ccenv.attacks.boxes.players import KIND
 from ccenv.attacks.boxes.run import named_boxes, senders_of
@@ -39,7 +39,7 @@ WIDTH = 4  # moves of one flow: waste, rate, service, loss
 ATTACK_RTTS = 60  # warm-up and window of an attack
 
 
-def find_patterns(config: TrainConfig, sender: PolicySender | ContractSender, round_: int) -> np.ndarray:
+def find_patterns(config: TrainConfig, sender: PolicySender | ShieldSender, round_: int) -> np.ndarray:
     """Attack a sender in each attack scenario of the config; return one period of moves per search: (n, steps, WIDTH)."""
     robust = config.robust
     if robust is None or robust.share == 0:

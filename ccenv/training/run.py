@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.agents.learned.weights import LearnedPlayer
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import Format, plain, write_atomic
 from ccenv.base.foreign import read_json
@@ -180,7 +180,7 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
     )
 
 
-def load_player(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ContractSender:
+def load_player(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ShieldSender:
     """Return the policy that a run of a config wrote into a folder. Raises InputError if it is damaged."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
@@ -250,7 +250,7 @@ def _should_stop(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_policy(config: TrainConfig, policy: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
+def evaluate_policy(config: TrainConfig, policy: LearnedPlayer | ShieldSender, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by the reward of the world's senders."""
     if isinstance(policy, MlpAdversary):
         return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=policy)
@@ -266,7 +266,7 @@ def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    policy: LearnedPlayer | ContractSender,
+    policy: LearnedPlayer | ShieldSender,
     status: str,
     result: TrainingResult | None = None,
 ) -> None:
@@ -278,14 +278,14 @@ def _save(
     _save_policy(folder, config, policy, notes)
 
 
-def _save_policy(folder: FilePath, config: TrainConfig, policy: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
+def _save_policy(folder: FilePath, config: TrainConfig, policy: LearnedPlayer | ShieldSender, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
     if not isinstance(policy, MlpAdversary):
         from ccenv.agents.learned import save_policy
 
-        inside = "rate = lo + u (hi - lo) of the contract, u = (output + 1) / 2 clipped to [0, 1]"
+        inside = "rate = lo + u (hi - lo) of the shield, u = (output + 1) / 2 clipped to [0, 1]"
         free = {"action": _FIRST_ACTION} if isinstance(policy, PolicySender) and policy.is_first_version else {}
-        save_policy(folder, policy, notes | ({"action": inside} if isinstance(policy, ContractSender) else free))
+        save_policy(folder, policy, notes | ({"action": inside} if isinstance(policy, ShieldSender) else free))
     else:
         from ccenv.adversaries.learned import save_adversary
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ccenv.base.figure import markdown
 from ccenv.base.foreign import read_json
-from ccenv.training.contracts import report as contracts
+from ccenv.training.shields import report as shields
 from tables import (
     attacks,
     beliefs,
@@ -72,7 +72,7 @@ TABLES = {
     "former-commands": Table(code.former_commands),
     "refusals": Table(code.refusals),
     "refusals-board": Table(code.board_refusals),
-    "contracts": Table(contracts.make_rows, ("contracts.json",)),
+    "shields": Table(shields.make_rows, ("shields.json",)),
     **{f"everywhere-{part}": Table(partial(everywhere.rows, part=part), ("everywhere.json",))
        for part in ("senders", "variants")},
     "distillation": Table(distillation.results, ("distillation.json",)),

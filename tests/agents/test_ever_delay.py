@@ -164,13 +164,13 @@ def test_one_flow_rests_at_its_equilibrium():
     assert not run.losses
 
 
-CONTRACT = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=10,start_share_mbps=100"
+SHIELD = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=10,start_share_mbps=100"
 
 
 @pytest.mark.parametrize(("set_to", "kept"), [(1.05, 1.05), (3.0, 1.1), (0.2, 1 / 1.1)])
-def test_a_contract_keeps_what_was_set_within_its_freedom(set_to, kept):
-    """What an action sets holds as a factor of the rule's rate, clipped; without a contract the rule's rate is back at once."""
-    for spec, factor in ((CONTRACT, kept), ("ever_delay:start_share_mbps=100", 1.0)):
+def test_a_shield_keeps_what_was_set_within_its_freedom(set_to, kept):
+    """What an action sets holds as a factor of the rule's rate, clipped; without a shield the rule's rate is back at once."""
+    for spec, factor in ((SHIELD, kept), ("ever_delay:start_share_mbps=100", 1.0)):
         flow = started(spec)
         flow.state.pacing_rate_Bps = set_to * flow.state.ruled_Bps
         flow.rounds(1)
@@ -178,7 +178,7 @@ def test_a_contract_keeps_what_was_set_within_its_freedom(set_to, kept):
 
 
 def test_at_a_start_v_follows_what_was_set_up_to_the_map():
-    flow = started(CONTRACT)
+    flow = started(SHIELD)
     state, before = flow.state, flow.state.v
     state.target += state.start + 3.0
     state.phase = STARTING

@@ -221,7 +221,7 @@ SHIPPED = [
     (LEARNING_RECORD, DATA / "learning.json"),
     (DISTILLATION_RECORD, DATA / "distillation.json"),
     *((BENCH_RECORD, file) for file in sorted((DATA / "bench").glob("*/record.json"))),
-    *((PROGRAM, file) for file in sorted(FOLDER.glob("*_[du][0-9]*.json")) if "contract" not in file.stem),
+    *((PROGRAM, file) for file in sorted(FOLDER.glob("*_[du][0-9]*.json")) if "shield" not in file.stem),
 ]
 
 

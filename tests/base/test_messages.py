@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts_data import contract, document, inside
+from shields_data import document, inside, shield
 from small_suite import small_suite
 from typer.testing import CliRunner
 
 import ccenv
 from ccenv.agents.interface.interface import Interface
 from ccenv.agents.programs import decide, parse_program, to_data
-from ccenv.agents.sender import ContractSender, ExternalSender, PolicySender, ProgramSender
+from ccenv.agents.sender import ExternalSender, PolicySender, ProgramSender, ShieldSender
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError, EngineError, InputError, ProgramError, UnknownNameError
 from ccenv.base.provenance import code_hash
@@ -215,7 +215,7 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         (lambda: build(paths=PATHS[:2], adversary=PERIODIC), "periodic"),
         (lambda: engine(PATHS, senders=[ExternalSender()] * 2).advance(1, actions=np.zeros((4, 2))), "not positive"),
         (lambda: engine(PATHS, senders=[ExternalSender()] * 2).advance(1, actions=np.full((4, 2), -5.0)), "not positive"),
-        (lambda: engine([PATH], senders=[ContractSender("c", contract(), "policy", OLD)]), "has 3 inputs"),
+        (lambda: engine([PATH], senders=[ShieldSender("c", shield(), "policy", OLD)]), "has 3 inputs"),
     ]),
     (BeliefSettings, InputError, [
         ({"jitter_known": False}, "rtt_known=False"),
@@ -224,14 +224,14 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
     ]),
     (belief_settings, InputError, [(("artifact",), "artefact")]),
     (decide, ProgramError, [
-        ((contract(), BELIEF), "is a contract"),
+        ((shield(), BELIEF), "is a shield"),
         ((parse_program({**PROGRAM, "rule": {"rate": {"C_L_lambda": 1}}}), {"C_L": 1, "MSS/Rm": 1}), "reads 'C_L_lambda'"),
     ]),
-    (ProgramSender, ProgramError, [(("c", contract()), "somebody must choose")]),
-    (ContractSender, ProgramError, [(("c", parse_program(PROGRAM), "lo"), "is no contract")]),
-    (ContractSender, InputError, [
-        (("c", contract(), "best"), "allowed are policy, lo"),
-        (("c", contract(), "policy"), "needs a policy"),
+    (ProgramSender, ProgramError, [(("c", shield()), "somebody must choose")]),
+    (ShieldSender, ProgramError, [(("c", parse_program(PROGRAM), "lo"), "is no shield")]),
+    (ShieldSender, InputError, [
+        (("c", shield(), "best"), "allowed are policy, lo"),
+        (("c", shield(), "policy"), "needs a policy"),
     ]),
     (nest_conditions, ProgramError, [((10,), "2047 branches and leaves")]),
     (read_interface, InputError, [
@@ -416,12 +416,12 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         ((load_fluid, "mine.yaml", "kind: scenario\nlinks: [{rate_mbps: 10, delay_ms: 5, buffer_bdp: 1}]\n"), "flows: missing"),
     ]),
     (read_env, CcenvError, [
-        ({"contract": to_data(ccenv.make_sender("cc_qdel").program)}, "is no contract"),
-        ({"contract": 7}, "neither a name, a file nor a contract"),
-        ({"contract": document(), "senders": ("cc_qdel",)}, "no 'external' flow"),
-        ({"contract": document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})}, "above its upper end"),
-        ({"contract": "cc_qdel"}, "has no contract"),
-        ({"contract": "nowhere.json"}, "nowhere.json"),
+        ({"shield": to_data(ccenv.make_sender("cc_qdel").program)}, "is no shield"),
+        ({"shield": 7}, "neither a name, a file nor a shield"),
+        ({"shield": document(), "senders": ("cc_qdel",)}, "no 'external' flow"),
+        ({"shield": document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})}, "above its upper end"),
+        ({"shield": "cc_qdel"}, "has no shield"),
+        ({"shield": "nowhere.json"}, "nowhere.json"),
     ]),
     (small_suite, InputError, [
         ({"scenarioz": []}, "^small.yaml: unknown key 'scenarioz'. Did you mean 'scenarios'"),

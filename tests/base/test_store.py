@@ -20,12 +20,12 @@ from ccenv.cli.demo import Plan, run_demo
 from ccenv.proofs.synthesis.journal import Journal as SynthesisJournal
 from ccenv.proofs.synthesis.query.query import load_query
 from ccenv.proofs.synthesis.run import solve_query, start
-from ccenv.training.contracts.answers import AnswerStore
-from ccenv.training.contracts.widen import Widening, widen
 from ccenv.training.distill.run import DistillSettings, distill
 from ccenv.training.league.config import load_league
 from ccenv.training.league.run import league
 from ccenv.training.run import train
+from ccenv.training.shields.answers import AnswerStore
+from ccenv.training.shields.widen import Widening, widen
 
 FORM = Format("ccenv-test", 1, "the record of a test", older="--fresh starts anew")
 LINES = Format("ccenv-test", 1, "the record of a test", indent=None)

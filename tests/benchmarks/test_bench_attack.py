@@ -224,7 +224,7 @@ def test_loss_convergence_has_exact_rows():
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD, TRANSFERS = DOCS / "data" / "links.json", DOCS / "data" / "flows.json"
 LINKS = ("cellular-v1", "leo-v1", "wifi-v1")
-LEFT_OUT = {"constant", "packet_train", "lambda_proxy", "fixed_delay_proxy", "contract"}  # no senders of their own
+LEFT_OUT = {"constant", "packet_train", "lambda_proxy", "fixed_delay_proxy", "shield"}  # no senders of their own
 PROGRAMS = "cc_"
 
 

@@ -73,7 +73,7 @@ class TestMain:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'contract'?"),
+            (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'shield'?"),
             (
                 ["trace", "chek"],
                 "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay",

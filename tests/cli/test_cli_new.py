@@ -23,7 +23,7 @@ RUNS = {
     "config": [["show", "mine.yaml"]],
     "scenario": [["sim", "mine.yaml"]],
     "program": [["show", "mine.json"], ["compare", "mine.json", *NETWORK]],
-    "contract": [["show", "mine.json"], ["compare", "contract:file=mine.json,chooser=middle", *NETWORK]],
+    "shield": [["show", "mine.json"], ["compare", "shield:file=mine.json,chooser=middle", *NETWORK]],
     "lemmas": [["verify", "lemmas", "mine.yaml"]],
     "theorem": [["verify", "theorem", "mine.yaml"]],
 }
@@ -96,7 +96,7 @@ def test_wrong_words_are_one_line(words: list[str], message: str, capsys: pytest
 
 def test_templates_name_their_file() -> None:
     assert all("{" not in render_template(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
-    assert all(json.loads(render_template(kind, "mine"))["name"] == "mine" for kind in ("program", "contract"))
+    assert all(json.loads(render_template(kind, "mine"))["name"] == "mine" for kind in ("program", "shield"))
 
 
 @pytest.mark.parametrize("kind", ["scenarios", "paths", "signals", "networks"])

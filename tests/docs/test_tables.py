@@ -27,7 +27,7 @@ CITED = {
     "attacks-gap": {"sender": "cc_qdel", "bound": "0.766", "found": "0.781", "ratio": "1.020", "cold ratio": "1.244"},
     "attacks-hidden-gain": {"rows": "27"},
     "coexistence-fairness": {"sender": "`copa`"},
-    "contracts": {"program": "`learned_nominal_u78`"},
+    "shields": {"program": "`learned_nominal_u78`"},
     "distillation": {"sender": "learned_robust_d4"},
     "fluid-statements": {"the paper": "hold"},
     "live": {"sender": "kernel:cubic", "valid": "yes"},

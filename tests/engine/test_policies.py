@@ -166,7 +166,7 @@ def test_what_the_curve_engine_does_not_have_is_refused_in_one_line():
     cases = [
         (interface(signals=["app_left"], action="rate_exp2"), "sees 'app_left', which the curve engine does not have"),
         (interface(signals=["true_others"], action="rate_exp2"), "sees 'true_others', which no sender can measure"),
-        (interface(signals=["loss_rate"], action="rate_between"), "sets 'rate_between', which needs a contract"),
+        (interface(signals=["loss_rate"], action="rate_between"), "sets 'rate_between', which needs a shield"),
         (interface(signals=["loss_rate"], action="rate_exp2", clock=Clock(common=True)), "has a common clock"),
     ]
     for sees, words in cases:

@@ -171,7 +171,7 @@ def test_state_copies_and_seeds():
         ({"reward": {"utilisaton": 1.0}}, "Did you mean 'utilisation'"),
         ({"signals": ["app_left"]}, "'app_left' is not known on the curve engine"),
         ({"signals": ["true_others"]}, "for critics"),
-        ({"action": "rate_between"}, "needs a contract"),
+        ({"action": "rate_between"}, "needs a shield"),
         ({"action": "cwnd_exp2_over"}, "needs inner CCA"),
         ({"action": "cwnd_exp2_over", "inner": "cc_qdel"}, "is no classic CCA"),
         ({"action": "rate_delta", "action_parameters": {"alpha": 9.0}}, "must be in"),

@@ -283,7 +283,7 @@ def test_flows_that_share_a_policy_are_rows() -> None:
         ({"signals": "aurra"}, "Did you mean 'aurora'|aurra"),
         ({"signals": ["send_rato"]}, "Did you mean 'send_ratio'"),
         ({"action": "rate_dleta"}, "Did you mean 'rate_delta'"),
-        ({"action": "rate_between"}, "needs a contract"),
+        ({"action": "rate_between"}, "needs a shield"),
         ({"action": "cwnd_exp2_over"}, "needs inner CCA"),
         ({"action": "cwnd_exp2_over", "inner": "cc_qdel"}, "classic"),
         ({"reward": "aurra"}, "Did you mean 'aurora'"),

@@ -73,7 +73,7 @@ ROOMS = {
     "training/rllib/": "runs of RLlib",
     "training/league/": "populations of senders and adversaries that answer each other",
     "training/distill/": "from a policy to a belief program and its proof",
-    "training/contracts/": "the widest contract around a program, hulls, the frontier",
+    "training/shields/": "the widest shield around a program, hulls, the frontier",
     "benchmarks/": "suites and what runs them: stores, results, statistics, speed",
     "benchmarks/suite/": "what a suite file may say, published values",
     "benchmarks/suites/": "shipped suites, data only",

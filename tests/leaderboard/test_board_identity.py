@@ -177,7 +177,7 @@ def test_hostile_programs_with_a_branch_written_twice_are_one_player(tmp_path: P
     assert canonical_hash(one) == canonical_hash(other)
 
 
-OWN = ("learned_fair", "learned_nominal", "learned_contract_u77_timeouts", "uniform", "network_nominal")
+OWN = ("learned_fair", "learned_nominal", "learned_shield_u77_timeouts", "uniform", "network_nominal")
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -192,23 +192,23 @@ def test_sentence_figures_and_certificate_stand_with_the_sender_that_they_are_ab
     assert json.loads(capsys.readouterr().out)["statement"] == told["statement"] == data["statement"]
 
 
-def test_a_theorem_of_a_contract_stands_with_the_agent_that_chooses_inside_it() -> None:
+def test_a_theorem_of_a_shield_stands_with_the_agent_that_chooses_inside_it() -> None:
     certified = Certified(stored(shipped_folder()))
-    agent = make_sender("learned_contract_u77_timeouts")
+    agent = make_sender("learned_shield_u77_timeouts")
     (theorem,) = certified.theorems(canonical_hash(agent), "agent")
-    assert "whoever chooses inside the contract learned_contract_u77_timeouts" in theorem.statement
-    assert certified.theorems(canonical_hash(make_sender("learned_contract_u80")), "other") == []
+    assert "whoever chooses inside the shield learned_shield_u77_timeouts" in theorem.statement
+    assert certified.theorems(canonical_hash(make_sender("learned_shield_u80")), "other") == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("sender", "learned_contract_u80"), ("sender", "small.json"), ("program", None)])
+@pytest.mark.parametrize(("field", "value"), [("sender", "learned_shield_u80"), ("sender", "small.json"), ("program", None)])
 def test_a_theorem_of_other_intervals_stands_with_nobody(field, value, tmp_path) -> None:
-    data = json.loads(read_stored(find("learned_contract_u77_timeouts")).content)
+    data = json.loads(read_stored(find("learned_shield_u77_timeouts")).content)
     if field == "sender":
         data["theorem"]["sender"] = value
     else:
         data["program"]["rule"]["else"]["then"]["rate"]["C_L"] = "2"
     (file,) = stored(write(tmp_path / "own", data))
-    assert not Certified([file]).theorems(canonical_hash(make_sender("learned_contract_u77_timeouts")), "agent")
+    assert not Certified([file]).theorems(canonical_hash(make_sender("learned_shield_u77_timeouts")), "agent")
 
 
 def test_a_certificate_of_an_operator_is_shown_beside_the_shipped_one(theorem_records, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Submissions: folders, documents, policies and contracts; what is accepted, what is refused."""
+"""Submissions: folders, documents, policies and shields; what is accepted, what is refused."""
 
 import dataclasses
 import hashlib
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts_data import document, inside
 from policy_zoo import AURORA, interface, random_policy
+from shields_data import document, inside
 from small_suite import small_suite
 from submission_folders import CARD
 
@@ -31,7 +31,7 @@ from ccenv.agents import make_sender
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
 from ccenv.agents.learned import save_policy
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.foreign import STRANGER, measure_depth, parse_json, read_folder
 from ccenv.base.foreign.tensors import read_tensors, tensor_file
@@ -394,12 +394,12 @@ def test_policies_are_taken_in_and_evaluated(tmp_path: Path) -> None:
     assert {record.content["manifest"]["agents"][0]["sha256"] for record in records} == players
 
 
-CONTRACT_SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
+SHIELD_SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    pack("learned_contract_u80", CARD, tmp_path / "sub")
+    pack("learned_shield_u80", CARD, tmp_path / "sub")
     return tmp_path / "sub"
 
 
@@ -411,32 +411,32 @@ def rewrite(folder: Path, name: str, content: bytes) -> None:
     (folder / "submission.json").write_text(json.dumps(card))
 
 
-def test_a_contract_is_packed_with_its_weights_and_read_back(folder: Path) -> None:
+def test_a_shield_is_packed_with_its_weights_and_read_back(folder: Path) -> None:
     submission = read_submission(folder)
     assert sorted(submission.files) == ["contract.json", "policy.safetensors", "submission.json"]
     assert submission.document.kind == "contract" and submission.document.track == "sender"
     player = submission.player
-    assert isinstance(player, ContractSender) and player.chooser == "policy"
-    assert player.program.rule == make_sender("learned_contract_u80").program.rule
+    assert isinstance(player, ShieldSender) and player.chooser == "policy"
+    assert player.program.rule == make_sender("learned_shield_u80").program.rule
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
-        (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no contract"),
+        (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no shield"),
         (json.dumps(document(version=9)), "version"),
         ("{", "JSON"),
     ],
 )
-def test_a_forged_contract_is_refused(folder: Path, content: str, said: str) -> None:
+def test_a_forged_shield_is_refused(folder: Path, content: str, said: str) -> None:
     rewrite(folder, "contract.json", content.encode())
     with pytest.raises(InputError, match=said):
         read_submission(folder)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_the_command_line_checks_weights_and_contract(folder: Path, refused, bad: float) -> None:
+def test_the_command_line_checks_weights_and_shield(folder: Path, refused, bad: float) -> None:
     assert main(["board", "check", str(folder)]) == 0
     tensors = read_tensors((folder / "policy.safetensors").read_bytes(), "weights")
     tensors["w0"][0, 0] = bad
@@ -460,34 +460,34 @@ def test_each_file_is_needed_and_hashed(folder: Path) -> None:
         read_submission(folder)
 
 
-def test_a_contract_is_no_program(tmp_path: Path) -> None:
+def test_a_shield_is_no_program(tmp_path: Path) -> None:
     pack("cc_qdel", CARD, tmp_path / "sub")
     rewrite(tmp_path / "sub", "program.json", json.dumps(document()).encode())
     with pytest.raises(InputError, match="decides no rate"):
         read_submission(tmp_path / "sub")
 
 
-def test_what_plays_is_hashed_with_its_contract(tmp_path: Path) -> None:
+def test_what_plays_is_hashed_with_its_shield(tmp_path: Path) -> None:
     one, other = inside("policy", 1), inside("policy", 2)
-    wider = ContractSender("x", make_sender("learned_contract_u80").program, "policy", one.policy)
+    wider = ShieldSender("x", make_sender("learned_shield_u80").program, "policy", one.policy)
     assert len({canonical_hash(player) for player in (one, other, wider)}) == 3
     save_policy(tmp_path, one)
     first, _ = pack(str(tmp_path), CARD, tmp_path / "a")
-    save_policy(tmp_path, ContractSender("inside", wider.program, "policy", one.policy))
+    save_policy(tmp_path, ShieldSender("inside", wider.program, "policy", one.policy))
     second, _ = pack(str(tmp_path), CARD, tmp_path / "b")
     assert first.player_sha256 != second.player_sha256
 
 
-def test_a_contract_goes_through_the_board_and_its_verdict_says_what_it_rests_on(folder: Path, tmp_path: Path) -> None:
+def test_a_shield_goes_through_the_board_and_its_verdict_says_what_it_rests_on(folder: Path, tmp_path: Path) -> None:
     home = Home(tmp_path / "board")
     with home.open() as store:
         submit_folder(store, home, folder, own=True)
-        evaluate(store, home, list_tasks(store, [SuiteStage(CONTRACT_SUITE), EnvelopeStage(budget_s=2.0, samples=5)]))
+        evaluate(store, home, list_tasks(store, [SuiteStage(SHIELD_SUITE), EnvelopeStage(budget_s=2.0, samples=5)]))
         (record,) = store.records("evaluation")
         assert record.content["manifest"]["agents"][0]["kind"] == "contract"
         (envelope,) = store.records("envelope")
         assert envelope.content["reason"] == "" and envelope.content["rows"]
     assert main(["board", "build", "--board", str(home.folder), "--out", str(tmp_path / "site")]) == 0
-    page = next((tmp_path / "site").rglob(f"{CARD.name or 'learned_contract_u80'}*.html")).read_text()
-    assert "It rests on the contract of" in page
-    assert "of its contract" in (tmp_path / "site" / "index.html").read_text()
+    page = next((tmp_path / "site").rglob(f"{CARD.name or 'learned_shield_u80'}*.html")).read_text()
+    assert "It rests on the shield of" in page
+    assert "of its shield" in (tmp_path / "site" / "index.html").read_text()

@@ -1,4 +1,4 @@
-"""The chooser of a contract outside the kernel: what it sees and answers; and that no answer, or none at all, does harm."""
+"""The chooser of a shield outside the kernel: what it sees and answers; and that no answer, or none at all, does harm."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.agents.interface.interface import N_OBSERVATION, fill_observation
-from ccenv.agents.sender import ContractSender
+from ccenv.agents.sender import ShieldSender
 from ccenv.cli import main as cli
 from ccenv.engine.compiled.policies import SCRATCH_ROWS, act_on_beliefs
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
@@ -32,9 +32,9 @@ ONE, RTT_US, MSS_BYTES = 1 << 24, 40_000, 1500.0
 WHOLE = 1 << POSITION_BITS
 
 
-def contract(chooser: str = "policy") -> ContractSender:
-    sender = make_sender("learned_contract_u80" if chooser == "policy" else f"contract:chooser={chooser}")
-    assert isinstance(sender, ContractSender)
+def shield(chooser: str = "policy") -> ShieldSender:
+    sender = make_sender("learned_shield_u80" if chooser == "policy" else f"shield:chooser={chooser}")
+    assert isinstance(sender, ShieldSender)
     return sender
 
 
@@ -53,7 +53,7 @@ def asked(choices: np.ndarray, slot: int, number: int, seed: int = 0) -> None:
     choice["asked"] = number
 
 
-def position_by_the_engine(choice: np.ndarray, sender: ContractSender) -> float:
+def position_by_the_engine(choice: np.ndarray, sender: ShieldSender) -> float:
     """Return what the engine's chooser does with the same beliefs, in bytes and seconds."""
     from ccenv.engine.compiled.policies import MAX_WIDTH, memory_words, pack_policies
 
@@ -80,7 +80,7 @@ def position_by_the_engine(choice: np.ndarray, sender: ContractSender) -> float:
 def test_it_chooses_as_in_the_engine() -> None:
     """The same beliefs, the same position: the fixed-point numbers of the kernel and the engine's bytes."""
     choices = np.zeros(CHOICES, CHOICE_DTYPE)
-    chooser = Chooser(contract(), choices)
+    chooser = Chooser(shield(), choices)
     found = []
     for seed in range(40):
         slot, number = seed % CHOICES, 2 + seed
@@ -88,7 +88,7 @@ def test_it_chooses_as_in_the_engine() -> None:
         assert chooser.serve() == 1
         assert int(choices["answer"][slot]) >> 32 == number
         position = int(choices["answer"][slot]) % 2**32
-        assert position / WHOLE == pytest.approx(position_by_the_engine(choices[slot], contract()), abs=1e-5)
+        assert position / WHOLE == pytest.approx(position_by_the_engine(choices[slot], shield()), abs=1e-5)
         found.append(position)
     assert len(set(found)) > 10
     assert chooser.serve() == 0
@@ -96,7 +96,7 @@ def test_it_chooses_as_in_the_engine() -> None:
 
 def test_a_decision_that_is_being_written_waits() -> None:
     choices = np.zeros(CHOICES, CHOICE_DTYPE)
-    chooser = Chooser(contract("random"), choices)
+    chooser = Chooser(shield("random"), choices)
     asked(choices, 3, 7)
     choices["begun"][3] = 8
     assert chooser.serve() == 0
@@ -109,7 +109,7 @@ def test_random_positions_are_those_of_the_seed() -> None:
     runs = []
     for seed in (1, 1, 2):
         choices = np.zeros(CHOICES, CHOICE_DTYPE)
-        chooser = Chooser(contract("random"), choices, seed)
+        chooser = Chooser(shield("random"), choices, seed)
         for number in range(1, 30):
             asked(choices, 0, number)
             chooser.serve()
@@ -120,17 +120,17 @@ def test_random_positions_are_those_of_the_seed() -> None:
 
 
 def test_choosers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert load_exported("learned_contract_u80").chooser == "user"
-    assert load_exported("contract:chooser=lo").chooser == "lo"
+    assert load_exported("learned_shield_u80").chooser == "user"
+    assert load_exported("shield:chooser=lo").chooser == "lo"
     with pytest.raises(ExportError, match="an environment chooses"):
-        load_exported("contract:chooser=external")
+        load_exported("shield:chooser=external")
     file = str(tmp_path / "x.c")
-    assert cli.main(["export", "learned_contract_u80", "-s", "chooser=middel", "-s", "name=x", "-o", file]) == 2
+    assert cli.main(["export", "learned_shield_u80", "-s", "chooser=middel", "-s", "name=x", "-o", file]) == 2
     assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy" in capsys.readouterr().err
     assert cli.main(["export", "cc_qdel", "-s", "chooser=lo", "-o", file]) == 2
-    assert "cc_qdel is no contract: there is nothing to choose for 'lo'" in capsys.readouterr().err
+    assert "cc_qdel is no shield: there is nothing to choose for 'lo'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    assert cli.main(["export", "learned_contract_u80", "-s", "chooser=middle", "-s", "name=x", "-o", file]) == 0
+    assert cli.main(["export", "learned_shield_u80", "-s", "chooser=middle", "-s", "name=x", "-o", file]) == 0
     assert "#define POSITION 32768\n" in Path(file).read_text(encoding="ascii")
 
 
@@ -210,7 +210,7 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        result = run_live(wanted("learned_contract_u80"))
+        result = run_live(wanted("learned_shield_u80"))
     finally:
         ended.set()
         killer.join()
@@ -232,7 +232,7 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
 @pytest.mark.parametrize("chooser", ["lo", "middle", "hi", "random", "kernel"])
 def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
     _needs()
-    data = wanted("learned_contract_u80" if chooser == "kernel" else f"contract:chooser={chooser}")
+    data = wanted("learned_shield_u80" if chooser == "kernel" else f"shield:chooser={chooser}")
     recording = run_live({**data, "chooser": "kernel"}).recordings[0]
     assert recording is not None and recording.difference() is None and recording.choices()["decisions"] > 30
 
@@ -240,16 +240,16 @@ def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
 @pytest.mark.live
 @pytest.mark.live_bpf
 @pytest.mark.slow
-def test_a_loaded_contract_chooses_for_others(tmp_path: Path) -> None:
+def test_a_loaded_shield_chooses_for_others(tmp_path: Path) -> None:
     """``ccenv live load``: flows that choose it by its name are answered; gone with its process."""
     _needs()
     name = f"c{os.getpid()}"
-    command = [sys.executable, "-m", "ccenv.cli.main", "live", "load", "learned_contract_u80", "-s", f"name={name}", "--json"]
+    command = [sys.executable, "-m", "ccenv.cli.main", "live", "load", "learned_shield_u80", "-s", f"name={name}", "--json"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(5)]
-        assert json.loads("".join(lines)) == {"loaded": name, "program": "learned_contract_u80", "chooser": "user"}
+        assert json.loads("".join(lines)) == {"loaded": name, "program": "learned_shield_u80", "chooser": "user"}
         result = run_live(wanted(f"kernel:{name}"))
         assert result.summary()["links"][0]["utilisation"] > 0.85
     finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.agents.callbacks import ACK, LOSS, TICK
-from ccenv.agents.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.network.path import FlowPath
@@ -72,7 +72,7 @@ class ReferenceFlow:
         self.interval = Interval()
         self.utilised = False
         self.next_decision = self.start
-        program = sender.program if isinstance(sender, (ProgramSender, ContractSender)) else None
+        program = sender.program if isinstance(sender, (ProgramSender, ShieldSender)) else None
         self.beliefs = ReferenceBeliefs(
             rtt_steps=self.rtt,
             jitter_steps=self.jitter,
@@ -141,7 +141,7 @@ class ReferenceFlow:
         if self.monitor:
             self.next_decision = k + 1 if self.monitor.waits(k) else self.monitor.decide(k)
             return
-        if isinstance(self.sender, (ProgramSender, PolicySender, ContractSender)):
+        if isinstance(self.sender, (ProgramSender, PolicySender, ShieldSender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
             inputs = {
                 "C_L": b.C_L,

@@ -11,7 +11,7 @@ from ccenv.agents.interface.interface import OBSERVATION, SENDER_V0
 from ccenv.agents.interface.signals import N_SIGNALS
 from ccenv.agents.learned.convert import PolicyReference
 from ccenv.agents.programs import decide, interval, rate_at
-from ccenv.agents.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import LARGE_LOSS_SEGMENTS, PolicySender, ProgramSender, ShieldSender
 from ccenv.base.random import uniform
 from ccenv.engine.curve.decision import CHOICE_KEY
 
@@ -38,7 +38,7 @@ class Interval:
 
     def close(
         self,
-        sender: ProgramSender | PolicySender | ContractSender,
+        sender: ProgramSender | PolicySender | ShieldSender,
         inputs: Mapping[str, Any],
         sent_bytes: Any,
         inflight_bytes: Any,
@@ -60,14 +60,14 @@ class Interval:
         """
         lost, sent = self.lost_bytes, sent_bytes - self.sent_before_bytes
         self.lost_bytes, self.sent_before_bytes = 0, sent_bytes
-        policy = sender.policy if isinstance(sender, ContractSender) else sender
+        policy = sender.policy if isinstance(sender, ShieldSender) else sender
         action = 0.0
         if isinstance(policy, PolicySender):
             self.policy = self.policy or PolicyReference(policy)
             action = self.policy.decide(_signals(inputs, lost / max(sent, 1.0), inflight_bytes))
         if isinstance(sender, PolicySender):
             return float(max(inputs["MSS/Rm"], inputs["C_L"] * 2.0 ** (RANGE_LOG2 * action))), 1
-        if isinstance(sender, ContractSender):
+        if isinstance(sender, ShieldSender):
             position = POSITIONS.get(sender.chooser, 0.0)
             if sender.policy is not None:
                 position = 0.5 * (action + 1.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ccenv.agents.callbacks import MOVE, VIEW
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.agents.sender import PolicySender, ProgramSender, Sender, ShieldSender, bare
 from ccenv.base.random import uniform
 from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import LOSS_COUNTER
@@ -70,7 +70,7 @@ class PacketReference:
         self.grids = []
         for flow, sender in zip(self.flows, senders, strict=True):
             inner = bare(sender)
-            if isinstance(inner, (ProgramSender, PolicySender, ContractSender)):
+            if isinstance(inner, (ProgramSender, PolicySender, ShieldSender)):
                 self.grids.append(ReferenceGrid(flow, sender, inner, network, seed))
             elif flow.index in deciders and deciders[flow.index].watches_beliefs:
                 self.grids.append(ReferenceGrid(flow, sender, None, network, seed))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import HeldSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet.spec import NetworkSpec
@@ -20,7 +20,7 @@ class ReferenceGrid:
         self,
         flow: ReferenceFlow,
         sender: Sender,
-        inner: ProgramSender | PolicySender | ContractSender | None,
+        inner: ProgramSender | PolicySender | ShieldSender | None,
         network: NetworkSpec,
         seed: int = 0,
     ) -> None:
@@ -33,7 +33,7 @@ class ReferenceGrid:
         whole_steps = math.ceil(spec.jitter_s / self.dt_s - ROUNDING)
         self.jitter = max(PACKET_STEPS, whole_steps)
         self.rounding_steps = whole_steps + PACKET_STEPS - self.jitter
-        probe_rtts = inner.program.probe_window_rtts if isinstance(inner, (ProgramSender, ContractSender)) else 1
+        probe_rtts = inner.program.probe_window_rtts if isinstance(inner, (ProgramSender, ShieldSender)) else 1
         settings = BeliefSettings()
         disciplines = {network.links[link].discipline for link in network.route_of(flow.index)}
         self.bounds = ReferenceBeliefs(

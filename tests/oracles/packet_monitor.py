@@ -29,7 +29,7 @@ class ReferencePacketMonitor:
         self.clock = decider.interface.clock if decider.interface else decider.clock
         self.bottleneck = min(flow.route, key=lambda link: network.links[link].rate_Bps)
         self.told_s = flow.spec.sender_rtt_s
-        self.inside = decider.interface is not None and action(decider.interface.action).needs == "contract"
+        self.inside = decider.interface is not None and action(decider.interface.action).needs == "shield"
         self.next_s: float = NEVER if self.inside else flow.spec.start_s
         self.over = False
         self.acks: list[tuple[float, float]] = []  # time and RTT of every ACK
@@ -69,7 +69,7 @@ class ReferencePacketMonitor:
         row = action(self.decider.interface.action) if self.decider.interface else None
         if first:
             start_Bps = (1.0 if row and row.needs == "beliefs" else START_SEGMENTS) * flow.mss / self.told_s
-            if row and row.needs in ("inner", "contract"):
+            if row and row.needs in ("inner", "shield"):
                 pass
             elif row and row.sets == "rate":
                 flow.state.cwnd_bytes, flow.state.pacing_rate_Bps = NEVER, start_Bps
@@ -149,10 +149,10 @@ class ReferencePacketMonitor:
         }
 
     def choose(self, lo_Bps: float, hi_Bps: float, now_s: float) -> float:
-        """Return where in the interval of its contract the flow is, when its grid asks."""
+        """Return where in the interval of its shield the flow is, when its grid asks."""
         if self.over:
             return 0.5 * (min(1.0, max(-1.0, self.actions[-1])) + 1.0)
-        values = self.measure(now_s) | {"contract_low_Bps": lo_Bps, "contract_high_Bps": hi_Bps}
+        values = self.measure(now_s) | {"shield_low_Bps": lo_Bps, "shield_high_Bps": hi_Bps}
         asked = min(1.0, max(-1.0, self.run.decide(self.flow.index, len(self.actions) - 1)))
         self.run.decisions.append((self.flow.index, values))
         self.actions.append(asked)

@@ -28,7 +28,7 @@ BEYOND = (
     "ever_delay_tokens_full",
     "ever_delay_unlike",
     "ever_delay_any_rm",
-    "ever_delay_contract_wide",
+    "ever_delay_shield_wide",
 )
 
 
@@ -121,7 +121,7 @@ def test_entropy_does_not_depend_on_the_number_of_flows(flows):
 
 
 @pytest.mark.parametrize("flows", [2, 3, 8, 64])
-@pytest.mark.parametrize("name", ["ever_delay", "ever_delay_quarter_2", FAST, "ever_delay_contract", *BEYOND])
+@pytest.mark.parametrize("name", ["ever_delay", "ever_delay_quarter_2", FAST, "ever_delay_shield", *BEYOND])
 def test_attacks_from_the_edges_break_nothing(name, flows):
     certificate = read_fair(shipped_fair()[name])
     rule, random = Rule.of(certificate), np.random.default_rng(flows)

@@ -18,7 +18,7 @@ from ccenv.proofs.theorems.theorem import LoadedTheorem, load_theorem
 
 pytest.importorskip("z3")
 
-PROGRAMS = ("cc_qdel", "cc_probe_qdel", "learned_nominal_u78", "learned_contract_u77_timeouts")
+PROGRAMS = ("cc_qdel", "cc_probe_qdel", "learned_nominal_u78", "learned_shield_u77_timeouts")
 GRIDS = ((2, "0"), (2, "1/2"), (2, "1"), (2, "2"), (4, "1/2"), (4, "1"), (4, "2"), (8, "1"), (2, "3/2"))
 FAR = 8  # Rm before the trace of which E is known
 LIST = ("G", "E", "S", "sent", "lost", "rate", "loss_seen", "late", "first_late", "C_L", "C_U")
@@ -100,7 +100,7 @@ class Run:
         view, t = self.view, len(self.view.G)
         rate = view.rate[-1]
         if (t - 1) % self.setting.steps_per_rtt == 0:
-            ends = (0, 1) if self.loaded.program.is_contract else (0, 0)
+            ends = (0, 1) if self.loaded.program.is_shield else (0, 0)
             low, high = (max(rule_rate(self.loaded.program.rule, view, t - 1, end), self.alpha) for end in ends)
             rate = low + part(self.rng) * (high - low)
         self.step(rate)
@@ -184,7 +184,7 @@ def test_legal_traces_seen_once_per_rtt_obey_the_looser_laws(name, steps, jitter
 
 @pytest.mark.parametrize("law", [laws.no_waste_while_queued, laws.delay_of_newest])
 def test_the_laws_of_one_sample_per_rtt_do_not_hold_of_what_is_seen(law) -> None:
-    seen = [once_per_rtt(trace, loaded) for loaded, trace in runs("learned_contract_u77_timeouts", 4, "1", 12)]
+    seen = [once_per_rtt(trace, loaded) for loaded, trace in runs("learned_shield_u77_timeouts", 4, "1", 12)]
     assert not all(holds(law(view)) for view in seen)
 
 

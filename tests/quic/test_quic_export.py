@@ -25,9 +25,9 @@ WARNINGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
 
 @needs_gcc
 @pytest.mark.parametrize("stack", ["aioquic", "picoquic", "quinn"])
-@pytest.mark.parametrize("program", ["cc_probe_drain", "learned_contract_u80"])
+@pytest.mark.parametrize("program", ["cc_probe_drain", "learned_shield_u80"])
 def test_the_c_compiles_without_warnings(stack: str, program: str, tmp_path: Path) -> None:
-    """A program and a contract whose policy is compiled in; of a program nothing is writable that is not a flow's."""
+    """A program and a shield whose policy is compiled in; of a program nothing is writable that is not a flow's."""
     source = tmp_path / "p.c"
     assert main(["export", program, "--target", f"quic:{stack}", "-s", "jitter_s=40ms", "-o", str(source)]) == 0
     text = source.read_text(encoding="ascii")
@@ -72,7 +72,7 @@ def test_a_stack_that_cannot_pace_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         (["export", "cc_qdel", "--target", "quic:msquic", "-o", "p.c"], "unknown export target 'quic:msquic'"),
         (["export", "cc_qdel", "--target", "quic:aioquic", "-o", "p.o"], "give a file that ends with .c (the program) or .py"),
         (
-            ["export", "learned_contract_u80", "--target", "quic:quinn", "-s", "chooser=user", "-o", "p.c"],
+            ["export", "learned_shield_u80", "--target", "quic:quinn", "-s", "chooser=user", "-o", "p.c"],
             "no process chooses for",
         ),
         (["quic", "run", "cc_qdel", "--stack", "msquic"], "unknown QUIC stack 'msquic'"),

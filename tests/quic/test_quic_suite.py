@@ -41,7 +41,7 @@ def test_the_suite_writes_record_and_figure(tmp_path: Path, capsys: Capture, mon
     rows = {(row["stack"], row["sender"]): row for row in told["rows"]}
     assert {("aioquic", "reno"), ("aioquic", "cc_qdel"), ("curve engine", "reno"), ("packet engine", "reno")} <= set(rows)
     assert "is no belief program" in told["refused"]["aioquic/ever_delay"]
-    assert "Linux has no stored run of learned_contract_u80" in told["refused"]["Linux/learned_contract_u80"]
+    assert "Linux has no stored run of learned_shield_u80" in told["refused"]["Linux/learned_shield_u80"]
     for row in told["rows"]:
         assert set(suite.COLUMNS) <= set(row)
         assert all(row[case] is None or 0 <= row[case] <= 1.001 for case in suite.CASES)

@@ -5,8 +5,8 @@ from itertools import chain, pairwise
 import numpy as np
 import pytest
 import torch
-from contracts_data import contract
 from gymnasium import spaces
+from shields_data import shield
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -37,8 +37,8 @@ GAMES = {
     "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
     "network": ("ccenv/Network-v0", {"decision_steps": 2}),
     "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
-    "contract": ("ccenv/Sender-v0", {"contract": contract(), "models": ["cbr_delay", "ccac"]}),
-    "contract_discrete": ("ccenv/Sender-v0", {"contract": contract(), "action": "discrete", "n_actions": 4}),
+    "shield": ("ccenv/Sender-v0", {"shield": shield(), "models": ["cbr_delay", "ccac"]}),
+    "shield_discrete": ("ccenv/Sender-v0", {"shield": shield(), "action": "discrete", "n_actions": 4}),
     "watched": (
         "ccenv/Sender-v0",
         {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]},
@@ -56,7 +56,7 @@ GAMES = {
     ),
     "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
     "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
-    "packet_contract": ("ccenv/Packet-v0", {"scenario": ONE, "contract": contract()}),
+    "packet_shield": ("ccenv/Packet-v0", {"scenario": ONE, "shield": shield()}),
     "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
     "packet_shared": (
         "ccenv/Packet-v0",

@@ -227,7 +227,7 @@ K = 8
 @pytest.fixture(scope="module")
 def senders() -> tuple[Sender, Sender]:
     before, after = learned_robust_v2(), learned_robust_v3()
-    EnvSettings(contract=after.program)  # no interval is empty
+    EnvSettings(shield=after.program)  # no interval is empty
     assert canonical_hash(before.policy) == canonical_hash(after.policy)
     return before, after
 

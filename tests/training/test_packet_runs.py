@@ -8,8 +8,8 @@ from stopped import assert_goes_on, progress_of
 
 from ccenv.agents import make_sender
 from ccenv.agents.programs import to_data
-from ccenv.agents.sender import ContractSender
-from ccenv.agents.wrapped import load_contract
+from ccenv.agents.sender import ShieldSender
+from ccenv.agents.wrapped import load_shield
 from ccenv.base.errors import InputError
 from ccenv.simulation.run import simulate
 from ccenv.training.config import TrainConfig, load_config
@@ -31,7 +31,7 @@ def small(name: str, *more: str) -> TrainConfig:
     return load_config(name, [*SMALL, *more])
 
 
-@pytest.mark.parametrize("name", ["aurora", "packet_flows", "packet_contract"])
+@pytest.mark.parametrize("name", ["aurora", "packet_flows", "packet_shield"])
 def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
     assert_goes_on(tmp_path, small(name), [128])
     rows = progress_of(tmp_path / "whole")
@@ -45,13 +45,13 @@ def test_discrete_actions_train_and_are_scored(tmp_path: Path) -> None:
     assert make_sender(str(tmp_path)).head == "categorical"
 
 
-def test_a_run_inside_a_contract_is_a_sender_of_sim_and_holds_its_contract(tmp_path: Path) -> None:
-    config = small("packet_contract", "packet.n_actions=3", "ppo.rollouts=python")
-    assert config.packet is not None and config.packet["contract"] == to_data(load_contract("learned_contract_u80"))
+def test_a_run_inside_a_shield_is_a_sender_of_sim_and_holds_its_shield(tmp_path: Path) -> None:
+    config = small("packet_shield", "packet.n_actions=3", "ppo.rollouts=python")
+    assert config.packet is not None and config.packet["shield"] == to_data(load_shield("learned_shield_u80"))
     result = train(config, tmp_path)
     assert result.evaluation.utilisation > 0.5
     sender = make_sender(str(tmp_path))
-    assert isinstance(sender, ContractSender) and sender.chooser == "policy"
+    assert isinstance(sender, ShieldSender) and sender.chooser == "policy"
     network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path), "rtt_ms": 30}]}
     ran = simulate({"name": "own", "duration_s": 3, **network})
     assert ran.summary()["flows"][0]["throughput_mbps"] > 6
@@ -64,13 +64,13 @@ def test_a_run_inside_a_contract_is_a_sender_of_sim_and_holds_its_contract(tmp_p
         ("packet.signals=aurora", "sees beliefs"),
         ("packet.history=3", "sees beliefs"),
         ("packet.action=rate_delta", "inside one the action is 'rate_between'"),
-        ("contract=learned_nominal", "has no contract"),
-        ("contract=nothing.json", "nothing.json"),
+        ("shield=learned_nominal", "has no shield"),
+        ("shield=nothing.json", "nothing.json"),
     ],
 )
 def test_what_no_chooser_is_is_refused(more: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        small("packet_contract", more)
+        small("packet_shield", more)
     assert "\n" not in str(caught.value)
 
 

@@ -114,19 +114,19 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, answer) -> None:
-    """What comes out is a sender of ``ccenv sim`` that chooses inside the contract, and uses the link."""
+def test_rllib_trains_inside_a_shield_per_packet(tmp_path: Path, answer) -> None:
+    """What comes out is a sender of ``ccenv sim`` that chooses inside the shield, and uses the link."""
     pytest.importorskip("ray")
     from ccenv.agents import make_sender
-    from ccenv.agents.sender import ContractSender
+    from ccenv.agents.sender import ShieldSender
     from ccenv.simulation.run import simulate
 
-    environment = "environment={scenario: single, contract: learned_contract_u80, episode_decisions: 32}"
+    environment = "environment={scenario: single, shield: learned_shield_u80, episode_decisions: 32}"
     changes = [a for c in [*SMALL, "plays=packet", environment, "num_envs=4"] for a in ("--set", c)]
     result = answer(["train", "rllib_packet_flows", "--out", str(tmp_path / "run"), "--json", *changes])
     assert result["iterations"] == 2 and result["steps"] >= 128 and result["evaluation"]["utilisation"] > 0.5
     sender = make_sender(str(tmp_path / "run"))
-    assert isinstance(sender, ContractSender) and sender.chooser == "policy"
+    assert isinstance(sender, ShieldSender) and sender.chooser == "policy"
     network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path / "run"), "rtt_ms": 30}]}
     ran = simulate({"name": "own", "duration_s": 3, **network})
     assert ran.summary()["flows"][0]["throughput_mbps"] > 6

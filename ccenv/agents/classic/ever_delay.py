@@ -16,7 +16,7 @@ keeps the rates together. Three phases are outside the theorem:
 
 There is no window. B, g and the two distances come from certificates.
 
-A design with freedom f is a contract. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is
+A design with freedom f is a shield. Whatever sets the flow's rate between two steps (an action ``rate_exp2_over`` on top) is
 kept as a factor of the rule's rate within [1/f, f], which the theorem covers; at a start v follows what was set towards the map.
 
 Deviations: Rm is the smallest RTT seen where it is not given, of which the theorem does not speak. Its flows always have

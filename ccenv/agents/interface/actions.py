@@ -30,7 +30,7 @@ class Action:
         formula: of the rate or window.
         source: paper; empty: common knowledge.
         parameters: name -> (default, smallest, largest allowed value), at most two.
-        needs: what a flow must have: ``"beliefs"``, ``"contract"``, ``"inner"`` (an inner CCA), or nothing.
+        needs: what a flow must have: ``"beliefs"``, ``"shield"``, ``"inner"`` (an inner CCA), or nothing.
     """
 
     name: str
@@ -52,7 +52,7 @@ ACTIONS = (
         {"alpha": (0.025, 1e-4, 1.0), "scale": (8.0, 0.1, 100.0)},
     ),
     Action("rate_exp2", "rate", "rate * 2^(step*a), at least MSS per smoothed RTT", "", {"step": (0.3, 0.01, 4.0)}),
-    Action("rate_between", "rate", "low + (a + 1)/2 * (high - low) of a contract", "", {}, "contract"),
+    Action("rate_between", "rate", "low + (a + 1)/2 * (high - low) of a shield", "", {}, "shield"),
     Action(
         "cwnd_delta",
         "cwnd",
@@ -141,8 +141,8 @@ def set_by_action(number, first, second, a, m):
     if number in (_RATE_EXP2, _RATE_EXP2_OVER):
         return max(m.rate_Bps * 2.0 ** (first * a), least_Bps), np.inf
     if number == _RATE_BETWEEN:
-        rate_Bps = m.contract_low_Bps + 0.5 * (a + 1.0) * (m.contract_high_Bps - m.contract_low_Bps)
-        return min(m.contract_high_Bps, max(m.contract_low_Bps, rate_Bps)), np.inf
+        rate_Bps = m.shield_low_Bps + 0.5 * (a + 1.0) * (m.shield_high_Bps - m.shield_low_Bps)
+        return min(m.shield_high_Bps, max(m.shield_low_Bps, rate_Bps)), np.inf
     if number == _CWND_DELTA:
         cwnd_bytes = _scale(m.cwnd_bytes, first * a)
     elif number == _CWND_EXP2:

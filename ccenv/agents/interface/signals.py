@@ -302,9 +302,9 @@ MEASURES = np.dtype(
             "qdel_L_s",
             "qdel_U_s",
             "utilised",
-            # limits of a contract (ccenv.agents.programs); 0 without one
-            "contract_low_Bps",
-            "contract_high_Bps",
+            # limits of a shield (ccenv.agents.programs); 0 without one
+            "shield_low_Bps",
+            "shield_high_Bps",
             # window of the inner CCA that an action builds on; 0 without one
             "inner_cwnd_bytes",
             # known to the network only

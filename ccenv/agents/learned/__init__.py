@@ -1,6 +1,6 @@
 """Learned senders on disk: policy.safetensors with the weights and policy.json, the card (``ccenv.agents.learned.weights``).
 
-The card of a policy that chooses inside a contract contains the contract, without which its output has no meaning.
+The card of a policy that chooses inside a shield contains the shield, without which its output has no meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ccenv.agents.interface.interface import SENDER_V0, Interface
 from ccenv.agents.learned.preferences import Preference, PreferenceSender, describe_preference, with_preference
 from ccenv.agents.learned.weights import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
 from ccenv.agents.programs import parse_program, to_data
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.agents.sender import ClassicSender, PolicySender, ShieldSender
 from ccenv.base.errors import InputError, shown
 from ccenv.base.files import Format
 from ccenv.base.foreign import JsonRules, as_path, is_file, is_folder, read_json
@@ -118,14 +118,14 @@ class PreferenceCard(PolicyCard):
         return len(self.preference.objectives)
 
 
-class ContractCard(PolicyCard):
-    """The card of a policy that chooses inside a contract.
+class ShieldCard(PolicyCard):
+    """The card of a policy that chooses inside a shield.
 
     Attributes:
-        contract: a belief program of version 2.
+        shield: a belief program of version 2; in the file under its former name, ``contract``.
     """
 
-    contract: dict[str, Any]
+    shield: dict[str, Any]
 
 
 _RULES = JsonRules(max_bytes=MAX_CARD_BYTES)
@@ -137,19 +137,19 @@ def _make_kind(name: str, what: str, card: type[PolicyCard]) -> LearnedKind[Any,
 
 POLICIES = _make_kind("ccenv-policy", "", PolicyCard)
 PREFERENCE_POLICIES = _make_kind("ccenv-preference-policy", " that sees a preference", PreferenceCard)
-CONTRACT_POLICIES = _make_kind("ccenv-contract-policy", " inside a contract", ContractCard)
+SHIELD_POLICIES = _make_kind("ccenv-contract-policy", " inside a shield", ShieldCard)
 
 
-def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, notes: dict[str, Any] | None = None) -> None:
+def save_policy(path: FilePath | str, sender: PolicySender | ShieldSender, notes: dict[str, Any] | None = None) -> None:
     """Write a policy as a pair of files. Raises InputError if the policy could not be read back or the notes are not JSON.
 
     Args:
         path: an existing folder (the files become policy.safetensors and policy.json) or the path of the pair, with or
             without one of the two endings.
-        sender: a policy, also inside a contract; stored as float64.
+        sender: a policy, also inside a shield; stored as float64.
         notes: JSON: how it was trained, versions, scores.
     """
-    if not isinstance(sender, (PolicySender, ContractSender)):
+    if not isinstance(sender, (PolicySender, ShieldSender)):
         raise InputError(
             f"save_policy: {shown(getattr(sender, 'name', sender))} is no policy; from_sb3, from_torch and from_onnx make one"
         )
@@ -171,13 +171,13 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
     inside = sender.policy
     if inside is None:
         raise InputError(f"{sender.name!r} chooses by {sender.chooser!r}: there are no weights to write")
-    CONTRACT_POLICIES.save(file, replace(inside, name=sender.name), notes, {"contract": to_data(sender.program)})
+    SHIELD_POLICIES.save(file, replace(inside, name=sender.name), notes, {"contract": to_data(sender.program)})
 
 
-def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
+def load_policy(path: FilePath | str) -> PolicySender | ShieldSender:
     """Read a policy written by ``save_policy``; of a family the policy of its default preference.
 
-    Raises InputError if a file is missing, damaged or foreign, or the card names something unknown; ProgramError if the contract
+    Raises InputError if a file is missing, damaged or foreign, or the card names something unknown; ProgramError if the shield
     is damaged.
     """
     form = _find_form(path)
@@ -185,10 +185,10 @@ def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
         return _build_policy(*POLICIES.load(path), POLICIES.files(path)[1])
     if form is PREFERENCE_POLICIES:
         return load_family(path).plain
-    card, network = CONTRACT_POLICIES.load(path)
-    file = CONTRACT_POLICIES.files(path)[1]
-    program = parse_program(card.contract, f"{file}: contract")
-    return ContractSender(card.name, program, "policy", _build_policy(card, network, file))
+    card, network = SHIELD_POLICIES.load(path)
+    file = SHIELD_POLICIES.files(path)[1]
+    program = parse_program(card.shield, f"{file}: shield")
+    return ShieldSender(card.name, program, "policy", _build_policy(card, network, file))
 
 
 def load_family(path: FilePath | str) -> PreferenceSender:
@@ -218,7 +218,7 @@ def _find_form(path: FilePath | str) -> LearnedKind[Any, Any]:
     card = POLICIES.files(path)[1]
     data = read_json(card, _RULES) if is_file(card) else None
     format_name = data.get("format") if isinstance(data, dict) else None
-    return next((form for form in (CONTRACT_POLICIES, PREFERENCE_POLICIES) if form.form.name == format_name), POLICIES)
+    return next((form for form in (SHIELD_POLICIES, PREFERENCE_POLICIES) if form.form.name == format_name), POLICIES)
 
 
 def policy_notes(path: FilePath | str) -> dict[str, Any]:

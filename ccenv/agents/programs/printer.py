@@ -10,7 +10,7 @@ _INDENT = "    "
 
 
 def pseudo_code(program: Program) -> str:
-    """Print a program as pseudo-code; leaves of contracts as ``rate in [lo, hi]``.
+    """Print a program as pseudo-code; leaves of shields as ``rate in [lo, hi]``.
 
     The first line names the program, the last is line 7 of [CCmatic] Listing 1. A condition has one input alone on the left if
     its coefficient is 1 or -1 (``C_U < 2 C_L``); otherwise its negative terms move to the right-hand side.

@@ -125,7 +125,7 @@ Rule: TypeAlias = Branch | Leaf
 
 @dataclass(frozen=True)
 class Program:
-    """A belief program ([CCmatic] Listing 1), or a contract: a program with leaves that are intervals.
+    """A belief program ([CCmatic] Listing 1), or a shield: a program with leaves that are intervals.
 
     Line 7 of Listing 1 always applies: rate = max(rate, MSS/Rm), to both ends of an interval.
 
@@ -144,7 +144,7 @@ class Program:
     def __repr__(self) -> str:
         """Return one line; ``ccenv.agents.programs.to_json`` writes the whole program."""
         leaves = sum(isinstance(rule, Leaf) for rule in self.rules())
-        return f"Program({self.name}: {'a contract, ' if self.is_contract else ''}{leaves} {'leaf' if leaves == 1 else 'leaves'})"
+        return f"Program({self.name}: {'a shield, ' if self.is_shield else ''}{leaves} {'leaf' if leaves == 1 else 'leaves'})"
 
     def rules(self) -> Iterator[Rule]:
         """Iterate over all branches and leaves, parents first, ``then`` before ``otherwise``."""
@@ -164,13 +164,13 @@ class Program:
         return frozenset(used)
 
     @property
-    def is_contract(self) -> bool:
+    def is_shield(self) -> bool:
         """Whether a leaf is an interval, so that the program alone decides no rate."""
         return any(isinstance(rule, Leaf) and rule.most is not None for rule in self.rules())
 
 
 class Interval(NamedTuple):
-    """Rates from lo to hi that a contract allows, in bytes/s (or the unit of the input rates), and for how many intervals."""
+    """Rates from lo to hi that a shield allows, in bytes/s (or the unit of the input rates), and for how many intervals."""
 
     lo: Any
     hi: Any
@@ -187,7 +187,7 @@ class Decision(NamedTuple):
 def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
     """Decide the next rate; the plain reference of the kernel, exact when all inputs are Fractions or integers.
 
-    Raises ProgramError if an input that is needed is missing, or the program is a contract.
+    Raises ProgramError if an input that is needed is missing, or the program is a shield.
 
     Args:
         program: the program.
@@ -198,8 +198,8 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
         Decision: the rate lies in [MSS/Rm, MAX_RATE_Bps]. Infinite inputs: an expression that sums +inf and -inf counts as
         -inf (the condition is false, the rate is line 7's minimum); a rate of +inf becomes MAX_RATE_Bps.
     """
-    if program.is_contract:
-        raise ProgramError(f"{program.name!r} is a contract: it allows intervals of rates and decides none")
+    if program.is_shield:
+        raise ProgramError(f"{program.name!r} is a shield: it allows intervals of rates and decides none")
     lo, _, hold_rtts = interval(program, inputs)
     return Decision(lo, hold_rtts)
 

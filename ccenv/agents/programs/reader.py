@@ -20,7 +20,7 @@ MAX_BYTES = 65_536
 MAX_DEPTH = 32  # conditions above a leaf
 RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
 FORMAT = Format("ccenv-program", 1, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
-CONTRACT_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, also=(1,), indent=2, ensure_ascii=False)
+SHIELD_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, also=(1,), indent=2, ensure_ascii=False)
 """Version 2 adds intervals of rates. Programs without them are written as version 1, so that text and hash stay the same."""
 
 MAX_NODES = 1023  # branches and leaves
@@ -92,7 +92,7 @@ def to_json(program: Program) -> str:
 
 
 def _choose_format(program: Program) -> Format:
-    return CONTRACT_FORMAT if program.is_contract else FORMAT
+    return SHIELD_FORMAT if program.is_shield else FORMAT
 
 
 def _read_program(tree: Any) -> Program:
@@ -100,7 +100,7 @@ def _read_program(tree: Any) -> Program:
         raise ProgramError(f"expected a JSON object, got {_type_name(tree)}")
     if "format" in tree and "version" in tree:  # a later version may have other keys
         try:
-            CONTRACT_FORMAT.check(tree, "top level")
+            SHIELD_FORMAT.check(tree, "top level")
         except InputError as error:
             raise ProgramError(str(error)) from None
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
@@ -112,7 +112,7 @@ def _read_program(tree: Any) -> Program:
         raise ProgramError(f"source is {_show(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
     window = _integer(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
     program = Program(name, _read_rule(tree["rule"], "rule", 0), source, window)
-    if program.is_contract and tree["version"] == FORMAT.version:
+    if program.is_shield and tree["version"] == FORMAT.version:
         raise ProgramError("a leaf has 'rate_between', which version 1 does not know; write \"version\": 2")
     count = sum(1 for _ in program.rules())
     if count > MAX_NODES:

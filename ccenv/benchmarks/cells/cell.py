@@ -16,7 +16,7 @@ from ccenv.adversaries.load import USER_ADVERSARIES, load_adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.load import USER_SENDERS, load_sender
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.agents.sender import ClassicSender, ExternalSender, PolicySender, ProgramSender, Sender, ShieldSender, bare
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_value
 from ccenv.base.provenance import code_hash
@@ -33,7 +33,7 @@ FILE = "file"
 _KINDS: dict[type, str] = {
     ClassicSender: "classic",
     ProgramSender: "program",
-    ContractSender: "contract",
+    ShieldSender: "contract",  # the word of stored manifests
     PolicySender: "policy",
     ScriptedAdversary: "scripted",
     RecordedAdversary: "recorded",
@@ -47,7 +47,7 @@ class Player:
 
     Attributes:
         label: its name in tables.
-        kind: of a sender (``classic``, ``program``, ``contract``, ``policy``) or adversary (``scripted``, ``recorded``,
+        kind: of a sender (``classic``, ``program``, ``shield``, ``policy``) or adversary (``scripted``, ``recorded``,
             ``learned``); ``file``: code of a user (a Python file or an installed plugin).
         spec: builds it (``make_sender``, ``make_adversary``).
         sha256: content hash, so that a changed file is noticed.

@@ -239,8 +239,8 @@ def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, b
         if not available[row.needs]:
             raise InputError(f"policy {policy.name!r} sees {row.name!r}, which {lacks[row.needs]}")
     needs = action(sees.action).needs
-    if needs == "contract":
-        raise InputError(f"policy {policy.name!r} sets {sees.action!r}, which needs a contract; a policy alone has none")
+    if needs == "shield":
+        raise InputError(f"policy {policy.name!r} sets {sees.action!r}, which needs a shield; a policy alone has none")
     if needs == "beliefs" and not beliefs:
         raise InputError(f"policy {policy.name!r} sets {sees.action!r}, which needs belief bounds")
     if sees.clock.common:

@@ -89,7 +89,7 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
 
 @kernel
 def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float, float]:
-    """Evaluate a contract; the kernel of ``ccenv.agents.programs.interval``. Arguments as of ``evaluate``.
+    """Evaluate a shield; the kernel of ``ccenv.agents.programs.interval``. Arguments as of ``evaluate``.
 
     Returns lower and upper end in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold a choice.
     """
@@ -106,7 +106,7 @@ def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, f
 
 @kernel
 def interval_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float, float]:
-    """Evaluate a contract as ``interval`` does, with both arrays given by address."""
+    """Evaluate a shield as ``interval`` does, with both arrays given by address."""
     at = _leaf_at(nodes_at, first_row, inputs_at)
     least = load(inputs_at, _IN_MIN_RATE)
     lo = min(max(_weighted_sum(nodes_at, at + FIRST_COEFFICIENT, inputs_at), least), MAX_RATE_Bps)

@@ -103,7 +103,7 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
 
 @kernel
 def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, policy, weights, memory, observation, scratch):
-    """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins."""
+    """Return the rate that a shield's chooser takes at step k; an external one takes it when the next step begins."""
     close_interval(fl, k)
     if fl.chooser == _POLICY:
         fill_observation(ev, fl, observation)
@@ -238,7 +238,7 @@ def far_addresses(kinds: np.ndarray, policies: np.ndarray, adversary_kinds: np.n
     needed = {
         "choose_rate_at": has_policy and (policies["beliefs_only"] == 1).any(),
         "decide_by_policy_at": has_policy and (policies["beliefs_only"] == 0).any(),
-        "choose_inside_at": (kinds == SENDER_KINDS["contract"]).any(),
+        "choose_inside_at": (kinds == SENDER_KINDS["shield"]).any(),
         "play_policy_at": (adversary_kinds == ADVERSARY_KINDS["mlp"]).any(),
     }
     return {name: function.address(*signature.args) if needed[name] else 0 for name, (function, signature) in FAR.items()}

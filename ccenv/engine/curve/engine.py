@@ -352,7 +352,7 @@ class CurveEngine:
         Args:
             n_steps: steps of dt (K of them are one smallest Rm).
             actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is), positions in [0, 1] for
-                contracts with an external chooser (clipped; NaN counts as 0); other flows ignore it.
+                shields with an external chooser (clipped; NaN counts as 0); other flows ignore it.
             moves: (B, 2 + 2 N) numbers in [0, 1] for external adversaries: waste, rate, service per flow, loss per flow.
         """
         setup.require_count("n_steps", n_steps, 0)

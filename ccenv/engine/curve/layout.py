@@ -51,7 +51,7 @@ FLOW_DTYPE = make_record(
     f8 rate_Bps cwnd_bytes
     i8 decision_step  # next decision instant
     i8 program_stage  # of a belief program: 0 start, 1 after the first large loss
-    i8 chooser  # of a contract: a code of CHOOSER_CODES
+    i8 chooser  # of a shield: a code of CHOOSER_CODES
     i8 chooser_index  # row of its policy
     f8 position  # in the interval: 0 lo, 1 hi
     f8 lo_Bps hi_Bps
@@ -131,8 +131,8 @@ RECORD_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes", "C_L", "C_U", 
 RECORD_ENV = ("G", "link_rate_Bps")
 
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3}
-SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3, "contract": 4}
-# Of a contract: its position stays what it is, is drawn, is a policy's, or comes from outside.
+SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3, "shield": 4}
+# Of a shield: its position stays what it is, is drawn, is a policy's, or comes from outside.
 CHOOSER_CODES = {"fixed": 0, "random": 1, "policy": 2, "external": 3}
 ADVERSARY_KINDS = {"external": 0, "recorded": 1, "scripted": 2, "mlp": 3}
 # Columns of a rate change: step after which it holds, bytes/s.

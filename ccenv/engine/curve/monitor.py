@@ -171,8 +171,8 @@ def fill_measures(ev, fl, monitor, k, m):
     m.qdel_L_s = fl.qdel_L_s
     m.qdel_U_s = fl.qdel_U_s
     m.utilised = float(fl.utilised)
-    m.contract_low_Bps = 0.0
-    m.contract_high_Bps = 0.0
+    m.shield_low_Bps = 0.0
+    m.shield_high_Bps = 0.0
     m.inner_cwnd_bytes = fl.cwnd_bytes
     m.true_rtt_s = (fl.lag_steps - fl.hold_steps) * ev.dt_s
     m.true_link_Bps = ev.link_rate_now_Bps if first else (ev.capacity_bytes - monitor.capacity_bytes) / interval_s

@@ -14,12 +14,12 @@ from ccenv.agents.interface.signals import CURVE
 from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import (
     ClassicSender,
-    ContractSender,
     ExternalSender,
     HeldSender,
     PolicySender,
     ProgramSender,
     Sender,
+    ShieldSender,
     bare,
 )
 from ccenv.base.errors import InputError, did_you_mean
@@ -44,7 +44,7 @@ _SENDER_KIND = {
     ProgramSender: "program",
     ClassicSender: "classic",
     PolicySender: "mlp",
-    ContractSender: "contract",
+    ShieldSender: "shield",
 }
 _FIXED_POSITION = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 _ADVERSARY_KIND = {
@@ -77,7 +77,7 @@ class SenderTable:
         senders: B rows of N senders.
         kind, index: (B, N) codes of layout.SENDER_KINDS, and rows in the tables below.
         nodes, first_rows: belief programs (``stack_senders``).
-        chooser, chooser_index, position: (B, N) of contracts: codes of layout.CHOOSER_CODES, rows of their policies, and where in
+        chooser, chooser_index, position: (B, N) of shields: codes of layout.CHOOSER_CODES, rows of their policies, and where in
             the interval they start.
         probe_rtts: (B, N) T* of C_L_lambda in Rm.
         hold_s, hold_window_s: (B, N) target_s and window_s of proxies that hold ACKs; 0 and infinite without.
@@ -100,11 +100,11 @@ class SenderTable:
             )
         self.senders: list[list[Sender]] = table
         players = [bare(s) for row in table for s in row]
-        programs: list[ProgramSender | ContractSender] = [
+        programs: list[ProgramSender | ShieldSender] = [
             *_distinct(players, ProgramSender),
-            *(contracts := _distinct(players, ContractSender)),
+            *(shields := _distinct(players, ShieldSender)),
         ]
-        mlps = _distinct([*players, *(contract.policy for contract in contracts)], PolicySender)
+        mlps = _distinct([*players, *(shield.policy for shield in shields)], PolicySender)
         inner = [policy.inner for policy in mlps]
         driven = [player.inner for player in players if isinstance(player, ExternalSender)]
         classics = _distinct([*players, *inner, *driven], ClassicSender)
@@ -151,22 +151,22 @@ def _rule(player: Any) -> Any:
 
 
 def _find_choice(sender: Sender, index: dict[int, int]) -> tuple[int, int, float]:
-    """Return code of the chooser, row of its policy and its position; zeros for senders without a contract."""
-    contract = bare(sender)
-    return chooser_of(contract, index.get(id(contract.policy), 0)) if isinstance(contract, ContractSender) else (0, 0, 0.0)
+    """Return code of the chooser, row of its policy and its position; zeros for senders without a shield."""
+    shield = bare(sender)
+    return chooser_of(shield, index.get(id(shield.policy), 0)) if isinstance(shield, ShieldSender) else (0, 0, 0.0)
 
 
-def chooser_of(contract: ContractSender, policy_row: int) -> tuple[int, int, float]:
-    """Return the code of a contract's chooser, the row of its policy, and where in the interval it starts."""
-    chooser = "fixed" if contract.chooser in _FIXED_POSITION else contract.chooser
-    return CHOOSER_CODES[chooser], policy_row, _FIXED_POSITION.get(contract.chooser, 0.0)
+def chooser_of(shield: ShieldSender, policy_row: int) -> tuple[int, int, float]:
+    """Return the code of a shield's chooser, the row of its policy, and where in the interval it starts."""
+    chooser = "fixed" if shield.chooser in _FIXED_POSITION else shield.chooser
+    return CHOOSER_CODES[chooser], policy_row, _FIXED_POSITION.get(shield.chooser, 0.0)
 
 
-def stack_senders(senders: Sequence[ProgramSender | ContractSender]) -> tuple[np.ndarray, np.ndarray]:
+def stack_senders(senders: Sequence[ProgramSender | ShieldSender]) -> tuple[np.ndarray, np.ndarray]:
     """Return all nodes, and per sender the first row of the program that it starts with and of the one that follows, (n, 2)."""
     if not senders:
         return np.zeros((1, 1)), np.zeros((1, 2), np.int64)
-    pairs = [(s.program if isinstance(s, ContractSender) else s.start or s.program, s.program) for s in senders]
+    pairs = [(s.program if isinstance(s, ShieldSender) else s.start or s.program, s.program) for s in senders]
     distinct = list({id(p): p for pair in pairs for p in pair}.values())
     nodes, rows = stack_programs([compile_program(p) for p in distinct])
     row_of = {id(p): int(row) for p, row in zip(distinct, rows, strict=True)}

@@ -256,7 +256,7 @@ def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) 
     if not (values[driven] > 0).all():
         raise InputError("an action (sending rate in bytes/s) is not positive")
     flow["rate_Bps"][driven] = values[driven]
-    inside = (sender_kinds == SENDER_KINDS["contract"]) & (flow["chooser"] == CHOOSER_CODES["external"])
+    inside = (sender_kinds == SENDER_KINDS["shield"]) & (flow["chooser"] == CHOOSER_CODES["external"])
     flow["position"][inside] = values[inside]
 
 

@@ -70,8 +70,8 @@ from ccenv.engine.curve.transport import (
 )
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
-_PROGRAM, _CLASSIC, _MLP, _EXTERNAL, _CONTRACT = (
-    SENDER_KINDS[kind] for kind in ("program", "classic", "mlp", "external", "contract")
+_PROGRAM, _CLASSIC, _MLP, _EXTERNAL, _SHIELD = (
+    SENDER_KINDS[kind] for kind in ("program", "classic", "mlp", "external", "shield")
 )
 _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
 
@@ -210,7 +210,7 @@ def cca_of(a, fl):
     """Return the row of a flow's CCA, its own or the one inside its policy or its action; negative: none."""
     if fl.sender_kind == _MLP:
         return a.policies[fl.sender_index].inner
-    return np.int64(NO_INNER) if fl.sender_kind in (_PROGRAM, _CONTRACT) else fl.sender_index
+    return np.int64(NO_INNER) if fl.sender_kind in (_PROGRAM, _SHIELD) else fl.sender_index
 
 
 @kernel(inline="always")
@@ -379,7 +379,7 @@ def decide(a, run, ev, fl, here, i, k):
         )) and policy.inner >= 0:  # fmt: skip
             a.states[row].cwnd_bytes = fl.cwnd_bytes
             a.states[row].pacing_rate_Bps = fl.rate_Bps
-    elif fl.sender_kind == _CONTRACT:
+    elif fl.sender_kind == _SHIELD:
         fl.rate_Bps = choose_inside_far(run.choose_inside_at, (
             ev, fl, ev.seed, ev.env_key, i, k, a.first_rows[fl.sender_index, MAIN_ROW], run.nodes_at, here.inputs_at,
             a.policies[fl.chooser_index], a.policy_weights, a.policy_memory[here.first_flow + i],

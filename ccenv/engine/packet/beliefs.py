@@ -22,7 +22,7 @@ from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.agents.callbacks import make_record, state_record
 from ccenv.agents.interface.interface import N_OBSERVATION
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import ClassicSender, PolicySender, ProgramSender, ShieldSender
 from ccenv.base.kernels.decorator import kernel
 from ccenv.engine.compiled.beliefs import (
     BeliefSettings,
@@ -64,7 +64,7 @@ BELIEFS_DTYPE = np.dtype(
         i8 step mask ring_at reciprocals_at loss_proves
         # of programs
         i8 nodes_at inputs_at start_row main_row
-        # of contracts: what keys their random choices
+        # of shields: what keys their random choices
         f8 seed
         # of policies
         i8 weights_at n_weights policy_at memory_at memory_words observation_at scratch_at
@@ -182,8 +182,8 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
-def step_contract(grid: Any, beliefs: Any, flow: Any) -> None:
-    """Take a step; at a decision instant let the chooser of the flow's contract choose the rate."""
+def step_shield(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the chooser of the flow's shield choose the rate."""
     k = take_step(beliefs, flow)
     if k >= beliefs.decision_step:
         beliefs.rate_Bps = choose_inside(
@@ -213,7 +213,7 @@ def step_watch(grid: Any, beliefs: Any, flow: Any) -> None:
 
 
 # what decides -> how a grid of it steps
-STEPS = {ProgramSender: step_program, PolicySender: step_policy, ContractSender: step_contract}
+STEPS = {ProgramSender: step_program, PolicySender: step_policy, ShieldSender: step_shield}
 
 
 def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarray:
@@ -234,12 +234,12 @@ def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarr
     templates["reciprocals_at"] = at(reciprocal_table())
     templates["probe_window_steps"] = STEPS_PER_RTT
     for template, sender in zip(templates, senders, strict=False):
-        policy = sender.policy if isinstance(sender, ContractSender) else sender
-        if isinstance(sender, (ProgramSender, ContractSender)):
+        policy = sender.policy if isinstance(sender, ShieldSender) else sender
+        if isinstance(sender, (ProgramSender, ShieldSender)):
             nodes, rows = stack_senders([sender])
             template["nodes_at"], (template["start_row"], template["main_row"]) = at(nodes), rows[0]
             template["probe_window_steps"] = sender.program.probe_window_rtts * STEPS_PER_RTT
-        if isinstance(sender, ContractSender):
+        if isinstance(sender, ShieldSender):
             template["chooser"], template["chooser_index"], template["position"] = chooser_of(sender, 0)
             template["policy_at"] = at(np.zeros(1, POLICY_DTYPE))
         if isinstance(policy, PolicySender) and has_belief_interface(policy):

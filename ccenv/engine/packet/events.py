@@ -327,7 +327,7 @@ def open_box(a, run, sources, row, now_s):
 
 @kernel(inline="always")
 def step_grid(a, run, sources, row, now_s):
-    """Take a step of the grid of a belief program or policy; return whether a choice inside a contract is awaited."""
+    """Take a step of the grid of a belief program or policy; return whether a choice inside a shield is awaited."""
     grid = a.grids[row]
     fl, state = a.flows[grid.flow], a.states[grid.flow]
     call_3(grid.step_at, run.grids_at + row * GRID_BYTES, grid.beliefs_at, grid.flow_at)

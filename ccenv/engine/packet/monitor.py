@@ -42,8 +42,8 @@ from ccenv.engine.packet.transport import pace_on, rto_s, take_cca
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 _SRTT, _RTT, _SECONDS, ACKS, _MIN_RTT = CLOCKS.values()
-BY_GRID = len(CLOCKS)  # clock of a flow inside a contract: the grid of its beliefs lets it decide
-# What an action is for; nothing: a flow that is only watched; position: where in a contract's interval the rate is.
+BY_GRID = len(CLOCKS)  # clock of a flow inside a shield: the grid of its beliefs lets it decide
+# What an action is for; nothing: a flow that is only watched; position: where in a shield's interval the rate is.
 SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3, "position": 4}
 NOTHING, RATE, CWND, INNER, POSITION = SETS.values()
 SHORTEST_INTERVAL_S = 1e-5
@@ -127,8 +127,8 @@ class Decider:
         made["clock_least_rtts"] = clock.least_rtts
         if self.interface is not None:
             row = action(self.interface.action)
-            made["sets"] = {"inner": INNER, "contract": POSITION}.get(row.needs, SETS[row.sets])
-            if row.needs == "contract":
+            made["sets"] = {"inner": INNER, "shield": POSITION}.get(row.needs, SETS[row.sets])
+            if row.needs == "shield":
                 made["clock"] = BY_GRID
             made["start_segments"] = 1.0 if row.needs == "beliefs" else START_SEGMENTS  # 1: the first C_L
             made["action_number"], made["action_first"], made["action_second"] = self.interface.action_row
@@ -166,7 +166,7 @@ def begin_monitor(a, run, monitor, m, now_s):
     fl = a.flows[monitor.flow]
     m.min_rtt_s = m.srtt_s = m.rtt_mean_s = m.rtt_min_s = m.rtt_last_s = m.rtt_slope = m.rtt_mean_before_s = 0.0
     m.rtt_least_mean_s = m.throughput_most_Bps = 0.0
-    m.contract_low_Bps = m.contract_high_Bps = 0.0
+    m.shield_low_Bps = m.shield_high_Bps = 0.0
     monitor.since_s = now_s
     for i in range(run.n_flows):
         at = i * SHARE_STRIDE
@@ -277,8 +277,8 @@ def _copy_beliefs(beliefs, m):
     m.qdel_L_s = beliefs.qdel_L_s
     m.qdel_U_s = beliefs.qdel_U_s
     m.utilised = beliefs.utilised
-    m.contract_low_Bps = beliefs.lo_Bps
-    m.contract_high_Bps = beliefs.hi_Bps
+    m.shield_low_Bps = beliefs.lo_Bps
+    m.shield_high_Bps = beliefs.hi_Bps
 
 
 @kernel

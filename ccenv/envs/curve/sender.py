@@ -40,7 +40,7 @@ class SenderEnv(TaskEnv):
     ## Action Space
     `Box(-1, 1, (n,), float32)` for n controlled flows: log2(rate / C_L) = 3a, so a = 0 sends at the proven link rate and
     a = 1 at eight times as much. The rate is at least MSS/Rm. Values outside the box are clipped into it.
-    Inside a ``contract`` the action is the position u = (a + 1) / 2 in the interval of rates that the contract allows.
+    Inside a ``shield`` the action is the position u = (a + 1) / 2 in the interval of rates that the shield allows.
     With ``action="discrete"``: `Discrete(n_actions)` (`MultiDiscrete` for several flows), evenly spaced over the box.
 
     ## Rewards
@@ -59,7 +59,7 @@ class SenderEnv(TaskEnv):
 
     ## Arguments
     The fields of ``ccenv.envs.curve.settings.EnvSettings``: ``paths``, ``models``, ``senders`` (``"external"`` marks a controlled
-    flow), ``adversary``, ``reward``, ``action``, ``n_actions``, ``contract``, ``steps_per_rtt``, ``decision_steps``,
+    flow), ``adversary``, ``reward``, ``action``, ``n_actions``, ``shield``, ``steps_per_rtt``, ``decision_steps``,
     ``episode_rtts``, ``staggered``, ``loss_detection``, ``beliefs``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History

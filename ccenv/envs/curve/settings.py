@@ -17,12 +17,13 @@ from ccenv.agents.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
 from ccenv.agents.interface.signals import CURVE
 from ccenv.agents.interface.user import OwnReward, OwnSignals, as_signals, is_own_reward, own_reward
 from ccenv.agents.programs import Program, parse_program, to_data
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender
+from ccenv.agents.sender import ClassicSender, ExternalSender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
 from ccenv.base.registry import load_target
+from ccenv.base.renamed import today
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
@@ -189,7 +190,7 @@ BOX, DISCRETE = "box", "discrete"
 """The default actions of these environments: ``rate_log2`` of the table, continuous or discrete."""
 # Looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.load:load_sender"
-_LOAD_CONTRACT = "ccenv.agents.wrapped:load_contract"
+_LOAD_SHIELD = "ccenv.agents.wrapped:load_shield"
 _MAKE_ADVERSARY = "ccenv.adversaries.load:load_adversary"
 
 
@@ -267,19 +268,19 @@ def _check_sender(value: Any) -> Any:
     return value
 
 
-def as_contract(value: Any) -> Any:
-    """Return the document of a contract, as stored in a resolved config; a name or a path is looked up."""
+def as_shield(value: Any) -> Any:
+    """Return the document of a shield, as stored in a resolved config; a name or a path is looked up."""
     if value is None:
         return None
     if isinstance(value, str):
-        program = load_target(_LOAD_CONTRACT)(value)
+        program = load_target(_LOAD_SHIELD)(value)
     elif isinstance(value, (Program, dict)):
-        program = value if isinstance(value, Program) else parse_program(value, "contract")
+        program = value if isinstance(value, Program) else parse_program(value, "shield")
     else:
-        raise ValueError("neither a name, a file nor a contract")
-    from ccenv.proofs.senders.intervals import require_intervals  # only contracts need the solver
+        raise ValueError("neither a name, a file nor a shield")
+    from ccenv.proofs.senders.intervals import require_intervals  # only shields need the solver
 
-    ContractSender("contract", program, EXTERNAL)  # refuses a program without intervals
+    ShieldSender("shield", program, EXTERNAL)  # refuses a program without intervals
     require_intervals(program)
     return to_data(program)
 
@@ -305,8 +306,8 @@ class EnvSettings(StrictModel):
         action_parameters: of an action of the table.
         inner: the inner CCA, for actions of the table that build on one.
         discrete: an action of the table has ``n_actions`` values.
-        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an
-            action a of an external flow is then the position u = (a + 1) / 2 in the contract's interval of rates.
+        shield: None, or a shield (a file, the name of an agent that runs inside one, a ``Program`` or its document): an
+            action a of an external flow is then the position u = (a + 1) / 2 in the shield's interval of rates.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
@@ -330,7 +331,7 @@ class EnvSettings(StrictModel):
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
-    contract: Annotated[Any, BeforeValidator(as_contract)] = None
+    shield: Annotated[Any, BeforeValidator(as_shield)] = None
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)
@@ -356,8 +357,8 @@ class EnvSettings(StrictModel):
                 raise ValueError(f"signals: {row.name!r} is not known on the curve engine")
             if row.needs == "truth":
                 raise ValueError(f"signals: {row.name!r} is for critics: no sender can measure it")
-        if action(sees.action).needs == "contract":
-            raise ValueError(f"action {sees.action!r} needs a contract, which these environments do not have")
+        if action(sees.action).needs == "shield":
+            raise ValueError(f"action {sees.action!r} needs a shield, which these environments do not have")
         return self
 
     @property
@@ -384,23 +385,23 @@ class EnvSettings(StrictModel):
 
     @model_validator(mode="after")
     def _somebody_chooses(self) -> EnvSettings:
-        if self.contract is not None and self.interface is not None:
-            raise ValueError("contract: inside one, signals, action and reward are those of the belief interface; leave them out")
-        if self.contract is not None and EXTERNAL not in self.senders:
-            raise ValueError("contract is given, but senders names no 'external' flow that could choose inside it")
+        if self.shield is not None and self.interface is not None:
+            raise ValueError("shield: inside one, signals, action and reward are those of the belief interface; leave them out")
+        if self.shield is not None and EXTERNAL not in self.senders:
+            raise ValueError("shield is given, but senders names no 'external' flow that could choose inside it")
         return self
 
-    def contract_program(self) -> Program | None:
-        """Return the contract of the external flows; None if their actions are rates."""
-        return None if self.contract is None else parse_program(self.contract, "contract")
+    def shield_program(self) -> Program | None:
+        """Return the shield of the external flows; None if their actions are rates."""
+        return None if self.shield is None else parse_program(self.shield, "shield")
 
     def build_senders(self) -> list[Sender]:
         """Return the sender of each flow; names are looked up among the agents."""
-        contract = self.contract_program()
+        shield = self.shield_program()
         inner = _build_sender(self.inner) if self.inner else None
         if inner is not None and not isinstance(inner, ClassicSender):
             raise InputError(f"inner {self.inner!r} is no classic CCA")
-        external = ExternalSender(inner=inner) if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+        external = ExternalSender(inner=inner) if shield is None else ShieldSender(shield.name, shield, EXTERNAL)
         return [external if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
 
     def external_flows(self) -> list[int]:
@@ -426,7 +427,7 @@ def require_arguments(model: type[StrictModel], arguments: dict[str, Any], where
     """Raise UnexpectedArgumentError for a keyword argument that is neither a field of the settings nor ``max_episode_steps``."""
     valid = [*model.model_fields, "max_episode_steps"]
     for name in arguments:
-        if name not in valid:
+        if today(name) not in valid:
             raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{did_you_mean(name, valid)}")
 
 

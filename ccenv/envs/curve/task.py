@@ -20,12 +20,12 @@ ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the ker
 
 
 class RateAction(Actions):
-    """Actions on the rates of some flows: log2(rate / C_L), or inside a contract the position in its interval."""
+    """Actions on the rates of some flows: log2(rate / C_L), or inside a shield the position in its interval."""
 
     def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
         super().__init__(len(flows), np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None)
         self.flows = flows
-        self._inside = settings.contract is not None
+        self._inside = settings.shield is not None
 
     def rates_Bps(self, core: Core, actions: np.ndarray) -> np.ndarray:
         """Return rates for ``Core.advance``. Raises InputError as ``read`` does.
@@ -35,7 +35,7 @@ class RateAction(Actions):
             actions: (B, n), or (B,) for one discrete flow.
 
         Returns:
-            (B, N) bytes/s, or positions in [0, 1] inside a contract; NaN for flows that are not controlled.
+            (B, N) bytes/s, or positions in [0, 1] inside a shield; NaN for flows that are not controlled.
         """
         numbers = self.read(actions, core.num_envs)
         chosen: np.ndarray

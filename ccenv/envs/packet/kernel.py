@@ -68,7 +68,7 @@ def observe(arrays, rows, core):
                 continue
             m = a.measures[b, row]
             fill_signals(m, signals)
-            if monitor.sets == POSITION:  # what the chooser of a contract sees (``ccenv.engine.packet.beliefs.step_contract``)
+            if monitor.sets == POSITION:  # what the chooser of a shield sees (``ccenv.engine.packet.beliefs.step_shield``)
                 beliefs = a.beliefs[b, monitor.grid]
                 fill_observation(beliefs, beliefs, signals[FIRST_BELIEF : FIRST_BELIEF + N_OBSERVATION])
             first = 0 if monitor.decisions == 0 else history - 1  # a flow that begins has been idle before

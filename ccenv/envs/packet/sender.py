@@ -33,7 +33,7 @@ class PacketEnv(TaskEnv):
     ## Action Space
     `Box(-1, 1, (n,), float32)` for n controlled flows: what the named ``action`` makes of it (docs/interface.md has the table).
     Values outside the box are clipped into it. With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several flows),
-    evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``. Inside a ``contract`` the
+    evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``. Inside a ``shield`` the
     action is the position u = (a + 1) / 2 in the interval of rates that it allows.
 
     ## Rewards
@@ -52,7 +52,7 @@ class PacketEnv(TaskEnv):
 
     ## Arguments
     The fields of ``ccenv.envs.packet.settings.PacketSettings``: ``scenario``, ``signals``, ``history``, ``action``,
-    ``action_parameters``, ``inner``, ``n_actions``, ``contract``, ``clock``, ``reward``, ``start_rate_share``,
+    ``action_parameters``, ``inner``, ``n_actions``, ``shield``, ``clock``, ``reward``, ``start_rate_share``,
     ``episode_decisions``, ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History

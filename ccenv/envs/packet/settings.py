@@ -15,8 +15,9 @@ from ccenv.agents.interface.user import OwnReward, OwnSignals, as_signals, is_ow
 from ccenv.agents.programs import Program, parse_program
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
+from ccenv.base.renamed import with_keys_of_today
 from ccenv.envs.curve.distribution import LogRange
-from ccenv.envs.curve.settings import TableReward, as_contract, require_arguments
+from ccenv.envs.curve.settings import TableReward, as_shield, require_arguments
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
 
@@ -60,9 +61,9 @@ class PacketSettings(StrictModel):
         action: name of the action (``ccenv.agents.interface.actions``).
         inner: the inner CCA, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
-        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document):
-            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the contract's
-            interval of rates at the flow's beliefs. They decide when the contract does, once per propagation RTT or according to
+        shield: None, or a shield (a file, the name of an agent that runs inside one, a ``Program`` or its document):
+            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the shield's
+            interval of rates at the flow's beliefs. They decide when the shield does, once per propagation RTT or according to
             its leaves. Signals are then ``beliefs`` by default.
         clock: decision times of flows.
         reward: name of a reward, or weights of its terms (``ccenv.agents.interface.rewards``). Or a user-defined reward, slow: a
@@ -85,7 +86,7 @@ class PacketSettings(StrictModel):
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     n_actions: int | None = Field(default=None, ge=2, le=1001)
-    contract: Annotated[Any, BeforeValidator(as_contract)] = None
+    shield: Annotated[Any, BeforeValidator(as_shield)] = None
     clock: Clock = Clock()
     reward: Annotated[Any, BeforeValidator(_as_reward)] = Field(default_factory=lambda: dict(REWARDS["default"]))
     start_rate_share: LogRange | None = None
@@ -97,26 +98,26 @@ class PacketSettings(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _set_contract_defaults(cls, data: Any) -> Any:
-        """Set the defaults of flows inside a contract: beliefs, and the contract's action and clock."""
-        if isinstance(data, Mapping) and data.get("contract") is not None:
-            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}
+    def _set_shield_defaults(cls, data: Any) -> Any:
+        """Set the defaults of flows inside a shield: beliefs, and the shield's action and clock."""
+        if isinstance(data, Mapping) and (data := with_keys_of_today(data)).get("shield") is not None:
+            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}} | data
         return data
 
     @model_validator(mode="after")
-    def _decides_as_the_contract_does(self) -> PacketSettings:
-        if (self.action == _INSIDE) != (self.contract is not None):
-            needed = f"action {_INSIDE!r} needs a contract" if self.contract is None else f"inside one the action is {_INSIDE!r}"
-            raise ValueError(f"contract: {needed} (got action {self.action!r})")
-        if self.contract is not None and self.clock != Clock(every="rtt"):
-            raise ValueError("contract: its flows decide when the contract does, once per propagation RTT; leave clock out")
-        if self.contract is not None and self.start_rate_share is not None:
-            raise ValueError("contract: its flows begin with the contract's first rate; leave start_rate_share out")
+    def _decides_as_the_shield_does(self) -> PacketSettings:
+        if (self.action == _INSIDE) != (self.shield is not None):
+            needed = f"action {_INSIDE!r} needs a shield" if self.shield is None else f"inside one the action is {_INSIDE!r}"
+            raise ValueError(f"shield: {needed} (got action {self.action!r})")
+        if self.shield is not None and self.clock != Clock(every="rtt"):
+            raise ValueError("shield: its flows decide when the shield does, once per propagation RTT; leave clock out")
+        if self.shield is not None and self.start_rate_share is not None:
+            raise ValueError("shield: its flows begin with the shield's first rate; leave start_rate_share out")
         return self
 
-    def contract_program(self) -> Program | None:
-        """Return the contract of the controlled flows, or None."""
-        return None if self.contract is None else parse_program(self.contract, "contract")
+    def shield_program(self) -> Program | None:
+        """Return the shield of the controlled flows, or None."""
+        return None if self.shield is None else parse_program(self.shield, "shield")
 
     @property
     def distribution(self) -> ScenarioDistribution:
@@ -143,8 +144,8 @@ class PacketSettings(StrictModel):
         return read_interface({**fields, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
     def policy_interface(self) -> Interface:
-        """Return the interface of a policy that was trained here, whose clock is its own; inside a contract that of beliefs."""
-        if self.contract is not None:
+        """Return the interface of a policy that was trained here, whose clock is its own; inside a shield that of beliefs."""
+        if self.shield is not None:
             return SENDER_V0
         sees = self.interface()
         return sees.model_copy(update={"clock": sees.clock.model_copy(update={"common": False})})
@@ -159,8 +160,8 @@ def read_packet_settings(arguments: dict[str, Any], where: str, defaults: dict[s
     """
     require_arguments(PacketSettings, arguments, where)
     arguments = dict(arguments)
-    if arguments.get("contract") is not None and (defaults or {}).get("clock", {}).get("common"):
-        raise InputError(f"{where}: flows inside a contract decide at their own times; a contract is for ccenv/Packet-v0")
+    if arguments.get("shield") is not None and (defaults or {}).get("clock", {}).get("common"):
+        raise InputError(f"{where}: flows inside a shield decide at their own times; a shield is for ccenv/Packet-v0")
     steps = arguments.pop("max_episode_steps", None)
     if steps is not None:
         if "episode_decisions" in arguments:

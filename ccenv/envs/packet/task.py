@@ -15,7 +15,7 @@ from ccenv.agents.callbacks import ADVERSARY_STATE
 from ccenv.agents.interface.interface import Interface
 from ccenv.agents.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.agents.programs import Program
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
+from ccenv.agents.sender import ClassicSender, ExternalSender, Sender, ShieldSender, bare
 from ccenv.attacks.boxes.players import PATTERN
 from ccenv.base.errors import InputError
 from ccenv.base.kernels.decorator import kernel
@@ -128,14 +128,14 @@ def play(state: Any, view: Any, move: Any) -> None:
 OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, keep, play, {"s0": 1.0})
 
 
-def make_senders(distribution: ScenarioDistribution, contract: Program | None = None) -> dict[str, Sender]:
-    """Return all senders that a distribution may draw, by name; external ones run inside the contract, if there is one."""
+def make_senders(distribution: ScenarioDistribution, shield: Program | None = None) -> dict[str, Sender]:
+    """Return all senders that a distribution may draw, by name; external ones run inside the shield, if there is one."""
     names = [flow.sender for flow in distribution.largest.flows]
     for leaf in distribution.leaves:
         if leaf.place[-1] == "sender":
             names += leaf.choices
     load = load_target(_LOAD_SENDER)
-    outside: Sender = ExternalSender() if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+    outside: Sender = ExternalSender() if shield is None else ShieldSender(shield.name, shield, EXTERNAL)
     return {name: outside if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
 
 
@@ -200,7 +200,7 @@ def make_core(
     return make(
         num_envs,
         distribution=distribution,
-        senders=make_senders(distribution, settings.contract_program()) | dict(played or {}),
+        senders=make_senders(distribution, settings.shield_program()) | dict(played or {}),
         deciders=deciders,
         interface=interface,
         weights=settings.weights,

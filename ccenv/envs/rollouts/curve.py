@@ -32,7 +32,7 @@ from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
 _PLAYS, _EPISODE_STEPS = range(2)
-_CONTRACT = SENDER_KINDS["contract"]
+_SHIELD = SENDER_KINDS["shield"]
 
 
 class Game(NamedTuple):
@@ -120,7 +120,7 @@ def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-
 
 @kernel
 def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
-    """Turn a row's actions into rates, positions inside a contract, or moves; actions of an interface go to ``asked``."""
+    """Turn a row's actions into rates, positions inside a shield, or moves; actions of an interface go to ``asked``."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -137,7 +137,7 @@ def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore
             asked[0, row * len(actions) + place] = number
             continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
-        if flow.sender_kind == _CONTRACT:
+        if flow.sender_kind == _SHIELD:
             flow.position = 0.5 * (number + 1.0)
             continue
         slowest = arrays.env[b].mss_bytes / flow.rtt_s

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.agents.sender import ProgramSender, ShieldSender
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.benchmarks.store import CELLS
@@ -261,13 +261,13 @@ def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: st
 
 
 def _is_encoded(submission: CheckedSubmission) -> bool:
-    """Tell whether the solver has an encoding: of a contract, a published CCA, or a program alone from its start."""
+    """Tell whether the solver has an encoding: of a shield, a published CCA, or a program alone from its start."""
     from ccenv.proofs.senders.catalog import PUBLISHED
 
     player = submission.player
     if isinstance(player, ProgramSender):
         return player.start is None
-    return isinstance(player, ContractSender) or (submission.record.card.spec or "").partition(":")[0] in PUBLISHED
+    return isinstance(player, ShieldSender) or (submission.record.card.spec or "").partition(":")[0] in PUBLISHED
 
 
 def _slot_pattern(kind: str, content: Any) -> str:

@@ -28,7 +28,7 @@ from ccenv.network.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
 CLASSIC = "classic"
-CONTRACT = "contract"
+SHIELD = "contract"
 
 
 @dataclass(frozen=True)

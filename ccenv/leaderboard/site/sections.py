@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.programs import Program, parse_program
-from ccenv.agents.sender import ContractSender, ProgramSender, Sender
+from ccenv.agents.sender import ProgramSender, Sender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.registry import load_target
 from ccenv.leaderboard.site import drawing
@@ -64,18 +64,18 @@ def _hashes(stored: Stored) -> set[str]:
     name = stored.certificate.theorem.sender
     try:
         program = parse_program(stored.certificate.program)
-        sender: Sender | None = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
+        sender: Sender | None = _chooser(name, program) if program.is_shield else ProgramSender(name, program)
     except CcenvError:
         return set()
     return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(quantise_player(sender))}
 
 
-def _chooser(name: str, contract: Program) -> ContractSender | None:
-    """Return the registered agent of a name if it chooses inside this contract; a contract alone cannot play."""
+def _chooser(name: str, shield: Program) -> ShieldSender | None:
+    """Return the registered agent of a name if it chooses inside this shield; a shield alone cannot play."""
     if not name.isidentifier():  # no file that a certificate names is read
         return None
     sender = load_target(_MAKE_SENDER)(name)
-    return sender if isinstance(sender, ContractSender) and sender.program == contract else None
+    return sender if isinstance(sender, ShieldSender) and sender.program == shield else None
 
 
 def _make_theorem(stored: Stored, name: str) -> Theorem:

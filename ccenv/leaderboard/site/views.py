@@ -19,7 +19,7 @@ from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.evaluate.trace_view import make_view, read_view
 from ccenv.leaderboard.site import drawing
-from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
+from ccenv.leaderboard.site.board import CLASSIC, SHIELD, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.drawing import line, ticks
 from ccenv.leaderboard.store.records import CellRecord, VerificationRecord
 from ccenv.network.metrics.table import METRICS, Metric
@@ -257,10 +257,10 @@ def overview(board: Board) -> dict[str, Any] | None:
 
 def headline(entry: Entry) -> dict[str, Any] | None:
     """Return the solver's answer that the index shows: the utilisation proved on CCAC with any buffer, or the first answer."""
-    inside = entry.player.kind == CONTRACT
+    inside = entry.player.kind == SHIELD
     if entry.envelope is not None and entry.envelope.rows:
         envelope = entry.envelope
-        rows, flags = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
+        rows, flags = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "shield": inside}
         if not rows:
             return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **flags}
         proved = sum(row.bound is not None for row in rows)
@@ -271,7 +271,7 @@ def headline(entry: Entry) -> dict[str, Any] | None:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        flags = {"envelope": False, "encoding": False, "contract": inside}
+        flags = {"envelope": False, "encoding": False, "shield": inside}
         return {"verdict": result.verdict, "bound": bound, "text": text, "property_name": result.property_name, **flags}
     return None
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import sender_hash
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import ClassicSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
 from ccenv.base.files import hash_value
@@ -96,7 +96,7 @@ class CheckedSubmission:
     @property
     def sha256(self) -> str:
         """Hash of the sender in the records of runs; "" for an adversary."""
-        is_sender = isinstance(self.player, (ClassicSender, ContractSender, PolicySender, ProgramSender))
+        is_sender = isinstance(self.player, (ClassicSender, ShieldSender, PolicySender, ProgramSender))
         return sender_hash(self.player) if is_sender else ""  # type: ignore[arg-type]
 
 

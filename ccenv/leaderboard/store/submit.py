@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import ClassicSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.files import Format, make_folder, write_atomic
@@ -70,7 +70,7 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
         text = json.dumps({**data, "name": name}, separators=(",", ":"), ensure_ascii=False)
         write_atomic(folder / f"{name}.json", text.encode())
         return str(folder / f"{name}.json")
-    if isinstance(player, (PolicySender, ContractSender)):
+    if isinstance(player, (PolicySender, ShieldSender)):
         save_policy(folder, player)
         return str(folder)
     if isinstance(player, ClassicSender) and spec is not None:

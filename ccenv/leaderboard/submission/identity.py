@@ -22,7 +22,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.interface.actions import action
 from ccenv.agents.interface.signals import SIGNAL_NUMBERS
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.agents.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import hash_value
 from ccenv.leaderboard.submission.document import fold_text
@@ -36,7 +36,7 @@ def canonical_hash(player: Sender | Adversary) -> str:
     """Return the hash of a player's canonical form."""
     if isinstance(player, ProgramSender) and player.start is None:
         return hash_value({"kind": "program", **_program(player.program)})
-    if isinstance(player, ContractSender):
+    if isinstance(player, ShieldSender):
         policy = "" if player.policy is None else canonical_hash(player.policy)
         return hash_value({"kind": "contract", **_program(player.program), "chooser": player.chooser, "policy": policy})
     if isinstance(player, PolicySender) and not player.is_first_version:

@@ -16,7 +16,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import FIRST_OBSERVATION
 from ccenv.agents.learned import POLICIES
 from ccenv.agents.learned.weights import LearnedPlayer, layer_widths, named_layers
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError, did_you_mean
 from ccenv.base.files import write_atomic
 from ccenv.base.foreign.reading import is_file, is_folder
@@ -101,7 +101,7 @@ def _payload(spec: str) -> _Payload:
             *AGENTS.names("synthesized"),
             *AGENTS.names("learned"),
             *AGENTS.names("distilled"),
-            *AGENTS.names("contract"),
+            *AGENTS.names("shield"),
             *ADVERSARIES.names("scripted"),
             *ADVERSARIES.names("learned"),
         ]
@@ -119,7 +119,7 @@ def _payload(spec: str) -> _Payload:
         return _Payload("program", sender.name, to_json(sender.program).encode())
     if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
-    if isinstance(sender, ContractSender) and sender.policy is not None:
+    if isinstance(sender, ShieldSender) and sender.policy is not None:
         from ccenv.agents.programs import to_json
 
         weights = _mlp_payload("contract", sender.policy, None)

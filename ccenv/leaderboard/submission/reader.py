@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 
 from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.programs import Program, parse_program, to_data
-from ccenv.agents.sender import ContractSender, ProgramSender, Sender
+from ccenv.agents.sender import ProgramSender, Sender, ShieldSender
 from ccenv.base.config import validate
 from ccenv.base.errors import InputError, ProgramError
 from ccenv.base.files import hash_value
@@ -90,11 +90,11 @@ def build_player(document: Document, files: dict[str, bytes], where: str, bounde
     content, folder, where = files[document.payload], where, f"{where}/{document.payload}"
     if document.kind == "program":
         program, sha256 = _program(content, document.name, where, bounded)
-        if program.is_contract:
-            raise InputError(f"{where}: a contract decides no rate; kind 'contract' has the weights of who chooses beside it")
+        if program.is_shield:
+            raise InputError(f"{where}: a shield decides no rate; kind 'contract' has the weights of who chooses beside it")
         return ProgramSender(document.name, program), sha256
     if document.kind == "contract" and document.architecture is not None:
-        return _build_contract_sender(document, files, folder, bounded)
+        return _build_shield_sender(document, files, folder, bounded)
     if document.kind == "policy" and document.architecture is not None:
         policy = read_policy(content, document.architecture, document.name, where)
         return policy, sender_hash(policy)
@@ -120,18 +120,18 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
     return replace(program, name=name), hash_value({"kind": "program", **nameless})
 
 
-def _build_contract_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
-    """Return a policy inside its contract, which allows a rate at every belief."""
+def _build_shield_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
+    """Return a policy inside its shield, which allows a rate at every belief."""
     from ccenv.proofs.senders.intervals import require_intervals
 
     (name,) = BESIDE["contract"]
-    contract, sha256 = _program(files[name], document.name, f"{folder}/{name}", bounded)
+    shield, sha256 = _program(files[name], document.name, f"{folder}/{name}", bounded)
     if document.architecture is None:
         raise InputError(f"{folder}: kind 'contract' needs an architecture")
     policy = read_policy(files[document.payload], document.architecture, document.name, f"{folder}/{document.payload}")
     try:
-        sender = ContractSender(document.name, contract, "policy", policy)
-        require_intervals(contract)
+        sender = ShieldSender(document.name, shield, "policy", policy)
+        require_intervals(shield)
     except ProgramError as error:
         raise InputError(f"{folder}/{name}: {error}") from None
     return sender, hash_value({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})

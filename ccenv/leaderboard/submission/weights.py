@@ -18,7 +18,7 @@ from ccenv.adversaries.observation import N_FLOW, N_PATH
 from ccenv.agents.interface.interface import N_OBSERVATION
 from ccenv.agents.learned import inner_cca
 from ccenv.agents.learned.weights import Network, layer_shapes, network_of
-from ccenv.agents.sender import ContractSender, PolicySender, Sender
+from ccenv.agents.sender import PolicySender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import InputError
 from ccenv.base.files import Format
@@ -42,7 +42,7 @@ def quantise(array: np.ndarray) -> np.ndarray:
 
 def quantise_player(player: Sender | Adversary) -> Sender | Adversary:
     """Return a player with quantised weights, as its submission plays; a player without weights is returned unchanged."""
-    if isinstance(player, ContractSender) and player.policy is not None:
+    if isinstance(player, ShieldSender) and player.policy is not None:
         return replace(player, policy=_quantise_policy(player.policy))
     if isinstance(player, PolicySender):
         return _quantise_policy(player)

@@ -1,4 +1,4 @@
-"""Export of a belief program or contract as one C file for the kernel, and its compilation.
+"""Export of a belief program or shield as one C file for the kernel, and its compilation.
 
 The C is a template with the program's names, fixed-point constants and rule. Only objects need a compiler for BPF.
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.programs import Branch, Expression, Program, Rule, pseudo_code, to_json
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, shown
 from ccenv.base.provenance import VERSION
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings
@@ -39,7 +39,7 @@ MAX_JITTER_S = 10.0
 MAX_RTT_S = 1000.0
 LOSS_LAG_STEPS = 2  # a loss is found by later packets, so C_U also uses windows that end this much earlier
 MAX_STEPS = 64  # taken at one ACK
-POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
+POSITION_BITS = 16  # of a position inside a shield's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
 POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
 USER = "user"  # a chooser outside the kernel
 COMPILED = "policy"  # compiled in
@@ -114,11 +114,11 @@ def export_bpf(
     does not fit the program; PolicyDoesNotFit if a policy cannot be compiled in.
 
     Args:
-        program: the program, or a contract.
+        program: the program, or a shield.
         name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
         rtt_s: Rm if known, at most 1,000 s; None: the smallest RTT measured. A smaller measured RTT lowers it.
         jitter_s: D that the beliefs assume, at most 10 s: every delay of feedback, ACK policies included.
-        chooser: of a contract, and only of one: ``lo``, ``middle``, ``hi``; ``user``, a process that answers in a map (the
+        chooser: of a shield, and only of one: ``lo``, ``middle``, ``hi``; ``user``, a process that answers in a map (the
             middle without an answer); or a small policy, which is compiled in.
 
     Returns:
@@ -139,13 +139,13 @@ def export_bpf(
 
 
 def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:
-    """Raise ExportError for a contract without a chooser, a program with one, or an unknown chooser."""
+    """Raise ExportError for a shield without a chooser, a program with one, or an unknown chooser."""
     choosers = ", ".join([*POSITIONS, USER, COMPILED])
-    if program.is_contract and chooser is None:
-        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give -s chooser={choosers}")
-    if not program.is_contract and chooser is not None:
+    if program.is_shield and chooser is None:
+        raise ExportError(f"{program.name} is a shield: somebody must choose inside its intervals; give -s chooser={choosers}")
+    if not program.is_shield and chooser is not None:
         chooser_name = chooser if isinstance(chooser, str) else chooser.name
-        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(chooser_name)}")
+        raise ExportError(f"{program.name} is no shield: there is nothing to choose for {shown(chooser_name)}")
     if isinstance(chooser, str) and chooser not in (*POSITIONS, USER):
         raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {choosers}")
 
@@ -262,7 +262,7 @@ def _constants_text(c: Constants, name: str, chooser: str | PolicySender | None)
         values[f"{prefix}_NUMERATOR"], values[f"{prefix}_DENOMINATOR"] = ratio.numerator, ratio.denominator
     values["MAX_STEPS"] = f"{MAX_STEPS} /* taken at an ACK; after more the history starts anew */"
     if chooser is not None:
-        values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
+        values["SHIELD"] = "/* the program allows intervals; a chooser decides */"
         values["POSITION_BITS"] = POSITION_BITS
         values["WHOLE"] = "(1U << POSITION_BITS)"
         values["POSITION"] = unanswered_position(chooser)
@@ -318,28 +318,28 @@ class Exported(NamedTuple):
     """The exportable part of a sender.
 
     Attributes:
-        chooser: of a contract, see ``export_bpf``.
-        contract: of a contract, the sender with the policy that may answer outside the kernel.
+        chooser: of a shield, see ``export_bpf``.
+        shield: of a shield, the sender with the policy that may answer outside the kernel.
     """
 
     program: Program
     chooser: str | PolicySender | None = None
-    contract: ContractSender | None = None
+    shield: ShieldSender | None = None
 
 
 def load_exported(spec: str, chooser: str | None = None) -> Exported:
-    """Return the program, or the contract, of a registered sender or a ``.json`` file.
+    """Return the program, or the shield, of a registered sender or a ``.json`` file.
 
     Raises ExportError if it is no belief program, or two programs, or its chooser cannot be exported; UnknownNameError for an
     unknown name.
 
     Args:
         spec: of the sender.
-        chooser: of a contract, instead of its own; ``user`` is its policy or its random choices in a process, ``policy`` its
+        chooser: of a shield, instead of its own; ``user`` is its policy or its random choices in a process, ``policy`` its
             policy compiled in.
     """
     sender = make_sender(spec)
-    if isinstance(sender, ContractSender):
+    if isinstance(sender, ShieldSender):
         own_chooser = sender.chooser if sender.chooser in POSITIONS else USER
         if sender.chooser == "external":
             raise ExportError(f"{spec!r}: an environment chooses; choosers are {', '.join([*POSITIONS, 'policy', 'random'])}")
@@ -349,7 +349,7 @@ def load_exported(spec: str, chooser: str | None = None) -> Exported:
             return Exported(sender.program, sender.policy, sender)
         return Exported(sender.program, chooser or own_chooser, sender)
     if not isinstance(sender, ProgramSender):
-        names = [name for tag in ("synthesized", "distilled", "contract") for name in AGENTS.names(tag)]
+        names = [name for tag in ("synthesized", "distilled", "shield") for name in AGENTS.names(tag)]
         raise ExportError(f"{spec!r} is no belief program; programs: {', '.join(names)}")
     if sender.start is not None:
         raise ExportError(f"{spec!r} is two programs, first {sender.start.name}, then {sender.program.name}; export one of them")

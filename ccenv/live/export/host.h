@@ -69,7 +69,7 @@ static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
 	*state = (struct ccenv_state){
 		f->step, f->C_L, f->C_U, f->C_L_lambda, f->q_U, f->qdel_L_steps, f->qdel_U, f->rate,
 		s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
-#ifdef CONTRACT
+#ifdef SHIELD
 		f->lo, f->hi, f->utilised, s->tp.snd_cwnd, f->position, f->asked,
 #else
 		0, 0, f->utilised, s->tp.snd_cwnd, 0, 0,

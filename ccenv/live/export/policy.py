@@ -1,4 +1,4 @@
-"""A small policy compiled into an exported contract: its C text, and the same computation in Python's integers."""
+"""A small policy compiled into an exported shield: its C text, and the same computation in Python's integers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ccenv.live.export.bpf import USER, ExportError, export_bpf
 
 _CONDITION = re.compile(r"#(ifdef|ifndef|if|elif|else|endif|define|include)\b\s*(.*)")
 _DEFINED = re.compile(r"(!?)\s*defined\((\w+)\)")
-_DECIDED = ("HOST", "HOST_STATE", "HOST_RUN", "RECORD", "ASKED", "CONTRACT", "POLICY")
+_DECIDED = ("HOST", "HOST_STATE", "HOST_RUN", "RECORD", "ASKED", "SHIELD", "POLICY")
 _TITLE = """\
  * Plain C without allocation, static state or floating point; needs nothing but this file. ccenv_begin() starts a flow and
  * ccenv_ack() takes an ACK; both tell window and pacing rate, which must be kept: the program's proofs assume a paced sender.
@@ -25,10 +25,10 @@ def export_portable(
     """Write a belief program as C with the interface of ``host.h``: ``ccenv_begin``, ``ccenv_ack`` on a caller's flow.
 
     Args:
-        program: the program, or a contract.
+        program: the program, or a shield.
         rtt_s: Rm if known; None: the smallest RTT measured.
         jitter_s: D that the beliefs assume.
-        chooser: of a contract, and only of one: ``lo``, ``middle``, ``hi``, or a policy, which is compiled in.
+        chooser: of a shield, and only of one: ``lo``, ``middle``, ``hi``, or a policy, which is compiled in.
 
     Raises:
         ExportError: as :func:`ccenv.live.export.bpf.export_bpf`, and for a chooser in another process.
@@ -39,7 +39,7 @@ def export_portable(
     host = resources.files(__package__).joinpath("host.h").read_text(encoding="utf-8")
     head, _, body = text.partition("\n */\n")
     title, _, body = body.partition("*/\n")
-    names = {"CONTRACT"} if chooser is not None else set()
+    names = {"SHIELD"} if chooser is not None else set()
     if isinstance(chooser, PolicySender):
         names.add("POLICY")
     numbers = title.partition(" * All arithmetic")[2]

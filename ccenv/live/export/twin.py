@@ -49,8 +49,8 @@ STATE_DTYPE = np.dtype(
         *((name, "<u8") for name in ("rate", "pacing_rate_Bps", "lo", "hi")),
         ("utilised", "<u4"),
         ("cwnd", "<u4"),
-        ("position", "<u4"),  # in the interval from lo to hi, in 1 / (1 << POSITION_BITS); of contracts
-        ("asked", "<u4"),  # number of the newest decision; of contracts
+        ("position", "<u4"),  # in the interval from lo to hi, in 1 / (1 << POSITION_BITS); of shields
+        ("asked", "<u4"),  # number of the newest decision; of shields
     ],
     align=True,
 )

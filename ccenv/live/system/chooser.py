@@ -1,4 +1,4 @@
-"""The process that chooses inside the contract of an exported program: it reads beliefs from a kernel map and answers.
+"""The process that chooses inside the shield of an exported program: it reads beliefs from a kernel map and answers.
 
 It is started with a sender's name and the files of the maps, prints ``ready``, and serves until it is killed. The program in the
 kernel clips every answer to the interval, and takes the middle without an answer.
@@ -18,7 +18,7 @@ import numpy as np
 
 from ccenv.agents.interface.interface import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.agents.interface.signals import fill_beliefs
-from ccenv.agents.sender import ContractSender
+from ccenv.agents.sender import ShieldSender
 from ccenv.base.interrupts import end_with_parent
 from ccenv.base.kernels.decorator import kernel
 from ccenv.base.random import uniform
@@ -111,18 +111,18 @@ def answer_all(choices, seen, one, has_policy, seed, policy, weights, memory, be
 
 
 class Chooser:
-    """Serves the maps of one exported contract whose chooser is ``policy`` or ``random``.
+    """Serves the maps of one exported shield whose chooser is ``policy`` or ``random``.
 
     Attributes:
         choices: (CHOICES,) CHOICE_DTYPE, shared with the kernel.
     """
 
-    def __init__(self, contract: ContractSender, choices: np.ndarray, seed: int = 0) -> None:
+    def __init__(self, shield: ShieldSender, choices: np.ndarray, seed: int = 0) -> None:
         """Prepare the policy; the seed is that of random positions."""
         self.choices, self._seed = choices, float(seed)
         self._seen = np.zeros(len(choices), np.uint64)
-        self._one = float(1 << export_constants(contract.program).fraction_bits)
-        policy = contract.policy
+        self._one = float(1 << export_constants(shield.program).fraction_bits)
+        policy = shield.policy
         self._weights: np.ndarray = np.zeros(1)
         self._policies: np.ndarray = np.zeros(1, POLICY_DTYPE)
         if policy is not None:
@@ -170,9 +170,9 @@ def map_choices(map_fd: int) -> np.ndarray:
     return np.frombuffer(mmap.mmap(map_fd, size, mmap.MAP_SHARED), CHOICE_DTYPE, CHOICES)
 
 
-def serve_for_ever(contract: ContractSender, map_fd: int, ring_fd: int, seed: int = 0, ready: Any = None) -> None:
+def serve_for_ever(shield: ShieldSender, map_fd: int, ring_fd: int, seed: int = 0, ready: Any = None) -> None:
     """Choose until the process ends; ``ready`` is called when everything is compiled."""
-    chooser, bell = Chooser(contract, map_choices(map_fd), seed), Bell(ring_fd)
+    chooser, bell = Chooser(shield, map_choices(map_fd), seed), Bell(ring_fd)
     chooser.serve()
     if ready is not None:
         ready()
@@ -186,8 +186,8 @@ def main(spec: str, map_fd: int, ring_fd: int, seed: int, parent: int) -> None:
     from ccenv.live.export.bpf import load_exported
 
     end_with_parent()
-    contract = load_exported(spec).contract
-    if os.getppid() != parent or contract is None:
+    shield = load_exported(spec).shield
+    if os.getppid() != parent or shield is None:
         return
 
     def ready() -> None:
@@ -196,7 +196,7 @@ def main(spec: str, map_fd: int, ring_fd: int, seed: int, parent: int) -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 
-    serve_for_ever(contract, map_fd, ring_fd, seed, ready)
+    serve_for_ever(shield, map_fd, ring_fd, seed, ready)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def _check_theorem(
     if (data["past"] == "history") != (before is not None):
         report.refuse("assumptions", "sent_before", f"what was sent before does not go with the past {data['past']!r}")
     reading = read_theorem(data, before, program)
-    _check_words(certificate, data, subject(program.name, program.is_contract), before, report)
+    _check_words(certificate, data, subject(program.name, program.is_shield), before, report)
     _check_reasoning(reading, program, certificate, report)
     if report.refusals:
         return

@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from ccenv.base.config import data_folder
 from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, read_bounded, read_lines
+from ccenv.base.renamed import today
 from ccenv.proofs.certificates.check import Refusal, check
 from ccenv.proofs.certificates.reading import MAX_BYTES, Certificate, parse_certificate
 
@@ -63,9 +64,9 @@ def find(text: str) -> FilePath:
     if is_file(text) or "/" in text or text.endswith(SUFFIXES):
         return FilePath(text)
     names = {file.name.removesuffix(SUFFIXES[1]): file for file in shipped_folder().glob(f"*{SUFFIXES[1]}")}
-    if text not in names:
+    if (name := today(text)) not in names:
         raise unknown_name("certificate", text, names)
-    return names[text]
+    return names[name]
 
 
 @lru_cache(maxsize=CHECKS_KEPT)

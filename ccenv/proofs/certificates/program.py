@@ -64,7 +64,7 @@ class Program:
         yield from _leaves(self.rule)
 
     @property
-    def is_contract(self) -> bool:
+    def is_shield(self) -> bool:
         """Whether a leaf allows a choice."""
         return any(leaf.choice for leaf in self.leaves())
 
@@ -152,7 +152,7 @@ def _coefficient(value: Any, where: str) -> Fraction:
 
 
 def require_intervals(program: Program) -> None:
-    """Refuse a contract whose interval is empty for some beliefs: nothing can be sent there, so claims would hold vacuously."""
+    """Refuse a shield whose interval is empty for some beliefs: nothing can be sent there, so claims would hold vacuously."""
     for leaf, conditions in _paths(program.rule, ()):
         above = _difference(leaf.low, leaf.high)
         if set(above) == {""}:
@@ -162,7 +162,7 @@ def require_intervals(program: Program) -> None:
             [*facts, *conditions],
             ("any", (("cmp", above, False), ("cmp", _difference(leaf.low, {"MSS/Rm": Fraction(1)}), False))),
         ):
-            raise InputError(f"program.rule: an interval of the contract {program.name} is empty for some beliefs")
+            raise InputError(f"program.rule: an interval of the shield {program.name} is empty for some beliefs")
 
 
 def _paths(rule: Rule, conditions: tuple[Read, ...]) -> Iterator[tuple[Leaf, tuple[Read, ...]]]:
@@ -246,7 +246,7 @@ def sends(program: Program, path: Path) -> Iterator[str]:
         if holds > 1:
             low, high = (f"(ite (> held_{t - 1} 0.0) rate_{t - 1} {end})" for end in (low, high))
             yield f"(= held_{t} (ite (> held_{t - 1} 0.0) (- held_{t - 1} 1.0) (- {_hold(program.rule, path, t - 1)} 1.0)))"
-        if program.is_contract:
+        if program.is_shield:
             yield f"(>= rate_{t} {low})"
             yield f"(<= rate_{t} {high})"
         else:

@@ -182,9 +182,9 @@ def _comparison(total: Mapping[str, Fraction], *, strict: bool) -> str:
     return f"{left} {'>' if turned else '<'}{'' if strict else '='} {right}"
 
 
-def subject(sender: str, is_contract: bool) -> str:
-    """Return the subject of a theorem: a program, or every sender inside a contract's intervals."""
-    return f"whoever chooses inside the contract {sender}" if is_contract else sender
+def subject(sender: str, is_shield: bool) -> str:
+    """Return the subject of a theorem: a program, or every sender inside a shield's intervals."""
+    return f"whoever chooses inside the shield {sender}" if is_shield else sender
 
 
 def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents.programs import Program, load_program
-from ccenv.agents.sender import ContractSender, ProgramSender
+from ccenv.agents.sender import ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError, NoEncodingError
 from ccenv.base.foreign import fold_name
 from ccenv.base.registry import load_target
@@ -51,18 +51,18 @@ def smt_sender(spec: str) -> Any:
 
 
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
-    """Return the program or contract of a registered name or a file (.json); for a chooser inside a contract, the contract.
+    """Return the program or shield of a registered name or a file (.json); for a chooser inside a shield, the shield.
 
     Raises:
         UnknownNameError: if nothing has this name.
         NoEncodingError: if the sender is no belief program, or starts with another one.
-        ProgramError: for a contract with an interval that is empty at some belief.
+        ProgramError: for a shield with an interval that is empty at some belief.
     """
-    if spec.endswith(".json") and (program := load_program(spec)).is_contract:
+    if spec.endswith(".json") and (program := load_program(spec)).is_shield:
         require_intervals(program)
         return program
     sender = load_target(_MAKE_SENDER)(spec)
-    if isinstance(sender, ContractSender):
+    if isinstance(sender, ShieldSender):
         require_intervals(sender.program)
         return sender.program
     if not isinstance(sender, ProgramSender):

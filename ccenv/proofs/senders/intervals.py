@@ -1,4 +1,4 @@
-"""Whether an interval of a contract is empty at some belief: one small query per leaf, with the belief as witness."""
+"""Whether an interval of a shield is empty at some belief: one small query per leaf, with the belief as witness."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EmptyInterval:
 
 @lru_cache(maxsize=256)
 def require_intervals(program: Program) -> None:
-    """Refuse a contract with an interval that is empty at some belief.
+    """Refuse a shield with an interval that is empty at some belief.
 
     Raises ProgramError with the interval and the belief, and CcenvError if the solver cannot tell.
     """

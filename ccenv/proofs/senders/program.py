@@ -24,7 +24,7 @@ TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})
 
 @dataclass(frozen=True)
 class ProgramSmtSender:
-    """A belief program as a sender for the solver; of a contract the solver chooses each rate inside the interval."""
+    """A belief program as a sender for the solver; of a shield the solver chooses each rate inside the interval."""
 
     program: Program
 
@@ -113,10 +113,10 @@ def longest_hold(program: Program) -> int:
 def sends(v: View, program: Program) -> Iterator[Formula]:
     """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step.
 
-    It decides once per Rm on the beliefs at the previous sample; a contract's rate lies between its two ends, both raised by
+    It decides once per Rm on the beliefs at the previous sample; a shield's rate lies between its two ends, both raised by
     line 7.
     """
-    longest, ends = longest_hold(program), (0, 1) if program.is_contract else (0,)
+    longest, ends = longest_hold(program), (0, 1) if program.is_shield else (0,)
     held = v.extra.get("held")
     yield v.rate[0] >= v.alpha
     if v.setting.past_steps and "utilised_before" in v.extra:
@@ -229,7 +229,7 @@ def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
 def program_decider(program: Program) -> DecideStep:
     """Return the step function of a belief program, by the exact reference interpreter.
 
-    The solver chooses a contract's rate, which is checked against the interval of the interpreter.
+    The solver chooses a shield's rate, which is checked against the interval of the interpreter.
     """
 
     def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
@@ -239,7 +239,7 @@ def program_decider(program: Program) -> DecideStep:
         if held > 0:
             return Decision(run.rate[t - 1], run.rate[t - 1] * run.setting.step, {"held": held - 1})
         lo, hi, hold_rtts = interval(program, program_inputs(run, t - 1))
-        rate = number(run.values, f"rate_{t}") if program.is_contract else Fraction(lo)
+        rate = number(run.values, f"rate_{t}") if program.is_shield else Fraction(lo)
         require_law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
         return Decision(rate, rate * run.setting.step, {"held": hold_rtts - 1})
 

@@ -297,7 +297,7 @@ def build_certificate(proof: Proof) -> dict[str, Any]:
         "theorem": data,
         "program": to_data(loaded.program),
         "sent_before": None if limit is None else [str(limit[0]), str(limit[1])],
-        "statement": sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles),
+        "statement": sentence(data, subject(loaded.program.name, loaded.program.is_shield), settles),
         "figures": figures(data),
         "assumptions": assumptions(data, limit),
         "converges": times_to_converge(data, settles),

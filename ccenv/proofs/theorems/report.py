@@ -33,7 +33,7 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     data, settles = loaded.theorem.to_dict(), proof.settled
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
-    statement = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
+    statement = sentence(data, subject(loaded.program.name, loaded.program.is_shield), settles)
     assumed = assumptions(data, loaded.setting.sent_before_at_most)
     return {
         "verdict": proof.verdict,

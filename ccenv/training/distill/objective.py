@@ -212,7 +212,7 @@ def load_teacher(checkpoint: str) -> Teacher:
         checkpoint = str(FOLDER / f"{checkpoint}.safetensors")
     policy = load_policy(checkpoint)
     if not isinstance(policy, PolicySender):
-        raise InputError(f"{checkpoint!r} chooses inside a contract, which is proved as it is: there is nothing to distil")
+        raise InputError(f"{checkpoint!r} chooses inside a shield, which is proved as it is: there is nothing to distil")
     interface = policy.interface
     if action(interface.action).sets != "rate":
         raise InputError(

@@ -132,7 +132,7 @@ class LeagueConfig(StrictModel):
 
     def _check_training(self) -> None:
         train = self.training
-        plain = train.packet is None and train.environment.interface is None and train.environment.contract is None
+        plain = train.packet is None and train.environment.interface is None and train.environment.shield is None
         if train.trains != "sender" or train.algorithm != "ppo" or train.shared_policy or not plain:
             raise ValueError("training: a PPO sender with the belief interface on the curve environments is needed")
         if len(train.environment.senders) != 1 or train.curriculum or train.robust is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ccenv.agents.interface.interface import OBSERVATION_VERSION
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.attacks.catalog import SEARCHES, make_search
 from ccenv.attacks.game import Game, Scene
 from ccenv.base.config import StrictModel, validate
@@ -92,7 +92,7 @@ class AttackedPaths:
         self._num_envs, self._share = num_envs, share
         self._given, self._given_share = list(given), given_share
 
-    def attack(self, sender: PolicySender | ContractSender, round_: int) -> list[Finding]:
+    def attack(self, sender: PolicySender | ShieldSender, round_: int) -> list[Finding]:
         drawn, K, findings = self._drawn, self._settings.steps_per_rtt, []
         for place, path in enumerate(self._draw_paths(round_, 0, drawn.count)):
             scene = Scene(sender, path, MODEL, "engine", K, ATTACK_RTTS, ATTACK_RTTS)

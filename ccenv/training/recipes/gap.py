@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from ccenv.agents import make_sender
 from ccenv.agents.interface.rewards import TERM_NUMBERS, TERMS
-from ccenv.agents.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.agents.sender import ClassicSender, PolicySender, ShieldSender
 from ccenv.base.errors import InputError
 from ccenv.base.random import uniform
 from ccenv.envs.curve.distribution import draw_numbers
@@ -34,7 +34,7 @@ def draw_boxes(gap: GapSettings, seed: int, round_: int, n_ranges: int) -> np.nd
 
 
 def find_gap(
-    settings: PacketSettings, policy: PolicySender | ContractSender, gap: GapSettings, seed: int, round_: int
+    settings: PacketSettings, policy: PolicySender | ShieldSender, gap: GapSettings, seed: int, round_: int
 ) -> np.ndarray:
     """Return the box, (n_ranges, 2), in which the policy falls furthest behind the baseline, which must be a classic CCA."""
     boxes = draw_boxes(gap, seed, round_, len(settings.distribution.leaves))

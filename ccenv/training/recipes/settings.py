@@ -189,8 +189,8 @@ class Recipe(StrictModel):
             raise ValueError(f"recipe: {' and '.join(enabled)} are set; one of them is allowed")
         if packet is None or algorithm != "ppo" or own_times or robust:
             raise ValueError(f"{key}: it is for PPO senders per packet that decide at once, without mixture and robust rounds")
-        if packet.get("contract") is not None or packet.get("n_actions") is not None:
-            raise ValueError(f"{key}: it is for actions that are numbers, outside contracts")
+        if packet.get("shield") is not None or packet.get("n_actions") is not None:
+            raise ValueError(f"{key}: it is for actions that are numbers, outside shields")
         if self.preferences is not None and "reward" in packet:
             raise ValueError("recipe.preferences: the objectives are the reward; leave packet.reward out")
         if self.preferences is not None and not python:

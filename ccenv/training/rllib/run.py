@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 
 from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
 from ccenv.agents.learned import inner_cca
-from ccenv.agents.sender import ContractSender, PolicySender
+from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.files import json_bytes, write_atomic
@@ -320,7 +320,7 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
     sender, network = _make_policies(config, algorithm)
-    for policy in (sender.policy if isinstance(sender, ContractSender) else sender, network):
+    for policy in (sender.policy if isinstance(sender, ShieldSender) else sender, network):
         if policy is not None and not all(np.isfinite(array).all() for array in (*policy.weights, *policy.biases)):
             kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
             raise CcenvError(
@@ -333,13 +333,13 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
         save_adversary(folder / NETWORK, network, notes)
 
 
-def _make_policies(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ContractSender, MlpAdversary | None]:
+def _make_policies(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ShieldSender, MlpAdversary | None]:
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
     interface = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
     policy = PolicySender(config.name, weights, biases, "tanh", interface, inner=inner_cca(interface, config.name))
-    contract = (config.packet_settings() if config.is_packet else config.settings()).contract_program()
-    sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
+    shield = (config.packet_settings() if config.is_packet else config.settings()).shield_program()
+    sender = policy if shield is None else ShieldSender(config.name, shield, "policy", policy)
     if config.plays != "duel":
         return sender, None
     from ccenv.envs.curve.network import NetworkAction

@@ -65,7 +65,7 @@ EVEN = 2.0 ** (0.39 - 0.05 * np.log2(0.6))  # 30 kB per 0.05 s are 0.6 times 8 M
 
 def test_actions_set_what_their_formulas_say() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
-    state |= {"contract_low_Bps": 1e6, "contract_high_Bps": 3e6, "probe_change": 2.0}
+    state |= {"shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
     wanted = {
         "rate_log2": (2e6 * 2.0**1.5, np.inf),
         "rate_delta": (1.1e6, np.inf),
@@ -84,7 +84,7 @@ def test_actions_set_what_their_formulas_say() -> None:
 
 
 def test_an_action_that_is_no_number_is_the_smallest_one() -> None:
-    state = measured(rate_Bps=1e6, contract_low_Bps=1e6, contract_high_Bps=3e6)
+    state = measured(rate_Bps=1e6, shield_low_Bps=1e6, shield_high_Bps=3e6)
     assert set_by_action(3, 0.0, 0.0, np.nan, state) == (1e6, np.inf)
     assert set_by_action(3, 0.0, 0.0, 7.0, state) == (3e6, np.inf)
 

@@ -35,7 +35,7 @@ CCAS = (
 )  # fmt: skip
 PROGRAMS = (
     "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
-    *AGENTS.names("learned"), *AGENTS.names("distilled"), *AGENTS.names("contract"),
+    *AGENTS.names("learned"), *AGENTS.names("distilled"), *AGENTS.names("shield"),
 )  # fmt: skip
 # Where the engines part ways, and why: docs/simulation.md, Agreement.
 UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05, ("cc_probe_slow_k", "12 Mbit/s"): 0.07}
@@ -50,9 +50,9 @@ QUEUE = {
     ("lambda_proxy", "half a BDP"): 0.25,
     ("lambda_proxy", "4 BDP"): 0.4,
     ("learned_nominal", "48 Mbit/s"): 0.15,  # 24.2 against 27.1 packets: belief time-outs fall on other steps
-    ("learned_contract_u80", "48 Mbit/s"): 0.2,  # 18.2 against 15.4 packets
-    ("learned_contract_u80_firm", "48 Mbit/s"): 0.2,  # 20.3 against 17.3 packets
-    ("learned_contract_u77_timeouts", "48 Mbit/s"): 0.15,  # 16.8 against 19.5 packets
+    ("learned_shield_u80", "48 Mbit/s"): 0.2,  # 18.2 against 15.4 packets
+    ("learned_shield_u80_firm", "48 Mbit/s"): 0.2,  # 20.3 against 17.3 packets
+    ("learned_shield_u77_timeouts", "48 Mbit/s"): 0.15,  # 16.8 against 19.5 packets
     ("learned_robust_v2", "48 Mbit/s"): 0.12,  # 30.6 against 27.8 packets
     ("learned_robust_v3", "48 Mbit/s"): 0.12,  # the same
     ("learned_robust", "12 Mbit/s"): 0.26,

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from contracts_data import inside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.packet import PacketReference
 from oracles.signals import signals_of
+from shields_data import inside
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         3,
     ),
     "batches": ([LINK], [{**OUT, "workload": {"kind": "batches", "size_bytes": 9000, "every_s": 0.11}}], interface(), 20),
-    "inside a contract": (
+    "inside a shield": (
         [{**LINK, "buffer_bytes": 90_000}],
         [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
         interface("rate_between", signals="beliefs", clock={"every": "rtt"}),
@@ -130,7 +130,7 @@ def act(flow: int, number: int) -> float:
 
 
 def senders_of(network: NetworkSpec, used: Interface) -> list[Sender]:
-    """Return the senders of a case; those that the caller decides for run inside a contract where their action needs one."""
+    """Return the senders of a case; those that the caller decides for run inside a shield where their action needs one."""
     outside = inside("external") if used.action == "rate_between" else ExternalSender()
     return [outside if f.sender == "external" else make_sender(f.sender) for f in network.flows]
 

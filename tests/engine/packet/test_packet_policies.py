@@ -79,7 +79,7 @@ def test_what_a_flow_does_not_have_is_refused_in_one_line():
     run([left], workload=WorkloadSpec(kind="finite", size_bytes=1e6)).advance(1.0)
     for sees, words in (
         (interface(signals=["true_others"], action="rate_exp2"), "no sender can measure"),
-        (interface(signals=["loss_rate"], action="rate_between"), "needs a contract"),
+        (interface(signals=["loss_rate"], action="rate_between"), "needs a shield"),
     ):
         with pytest.raises(InputError, match=words):
             run([random_policy(sees)])

@@ -87,20 +87,20 @@ def _host_library(text: str) -> ctypes.CDLL:
     return loaded
 
 
-def random_program(seed: int, contract: bool = False) -> Program:
+def random_program(seed: int, shield: bool = False) -> Program:
     rng = np.random.default_rng(seed)
-    rule = _rule(rng, int(rng.integers(0, 5)), contract)
+    rule = _rule(rng, int(rng.integers(0, 5)), shield)
     program = Program(f"random_{seed}", rule, "random", int(rng.integers(1, 4)))
-    return random_program(seed + 10**7, contract) if contract and not program.is_contract else program
+    return random_program(seed + 10**7, shield) if shield and not program.is_shield else program
 
 
-def _rule(rng: np.random.Generator, depth: int, contract: bool) -> Rule:
+def _rule(rng: np.random.Generator, depth: int, shield: bool) -> Rule:
     if depth == 0:
-        most = _expression(rng, "bytes/s") if contract and rng.random() < 0.8 else None
+        most = _expression(rng, "bytes/s") if shield and rng.random() < 0.8 else None
         return Leaf(_expression(rng, "bytes/s"), int(rng.integers(1, 4)), most)
     kind = str(rng.choice(["bytes/s", "bytes", "s", *BOOLEANS], p=[0.5, 0.1, 0.2, 0.1, 0.1]))
     condition = kind if kind in BOOLEANS else _expression(rng, kind)
-    return Branch(condition, _rule(rng, depth - 1, contract), _rule(rng, depth - 1, contract))
+    return Branch(condition, _rule(rng, depth - 1, shield), _rule(rng, depth - 1, shield))
 
 
 def _expression(rng: np.random.Generator, unit: str) -> Expression:

@@ -21,9 +21,9 @@ from twin_reference import TwinBesideReference
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.agents.synthesized import shipped_program
-from ccenv.agents.wrapped import load_contract
+from ccenv.agents.wrapped import load_shield
 from ccenv.base.provenance import VERSION
 from ccenv.cli import main as cli
 from ccenv.live.export import ExportError, export_bpf
@@ -308,7 +308,7 @@ def program_of(name: str) -> Program | None:
     return sender.program if isinstance(sender, ProgramSender) else None
 
 
-CONTRACT = load_contract("learned_contract_u80")
+SHIELD = load_shield("learned_shield_u80")
 PROGRAMS = {name: program for name in SHIPPED if (program := program_of(name)) is not None}
 
 
@@ -356,10 +356,10 @@ def test_c_equals_twin_on_random_acks(program: int, history: int, setting: int) 
 @settings(max_examples=12)
 @given(program=st.integers(0, 10**6), history=st.integers(0, 10**6), chooser=st.sampled_from(["lo", "middle", "hi", "user"]))
 def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str) -> None:
-    """Contracts: the C equals its twin whatever is answered and when, and the rate lies between the ends of the interval."""
-    contract = random_program(program, contract=True)
+    """Shields: the C equals its twin whatever is answered and when, and the rate lies between the ends of the interval."""
+    shield = random_program(program, shield=True)
     for seed in range(history, history + 4):
-        states = assert_equal(contract, random_acks(seed), chooser=chooser, jitter_s=0.013)
+        states = assert_equal(shield, random_acks(seed), chooser=chooser, jitter_s=0.013)
         decided = states[states["asked"] > 0]
         assert (decided["lo"] <= decided["rate"]).all() and (decided["rate"] <= decided["hi"]).all()
         assert chooser == "user" or len(np.unique(states["position"])) == 1
@@ -368,21 +368,21 @@ def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str)
 @settings(max_examples=12)
 @given(history=st.integers(0, 10**6), seed=st.integers(0, 10**6), relu=st.booleans())
 def test_a_policy_that_is_compiled_in_equals_its_twin(history: int, seed: int, relu: bool) -> None:
-    """Random policies with weights of all sizes, in random contracts, on random ACKs."""
+    """Random policies with weights of all sizes, in random shields, on random ACKs."""
     rng = np.random.default_rng(seed)
     widths = [10, *rng.integers(1, 33, int(rng.integers(0, 3))), 1]
     weights = tuple(rng.normal(0, 10.0 ** rng.uniform(-2, 2), shape) for shape in itertools.pairwise(widths))
     policy = PolicySender("p", weights, tuple(rng.normal(0, 1, n) for n in widths[1:]), "relu" if relu else "tanh")
-    contract = random_program(seed, contract=True)
+    shield = random_program(seed, shield=True)
     for number in range(history, history + 3):
-        assert_equal(contract, random_acks(number), chooser=policy, jitter_s=0.013)
+        assert_equal(shield, random_acks(number), chooser=policy, jitter_s=0.013)
 
 
 def test_the_shipped_policy_decides_as_in_floating_point() -> None:
-    sender = make_sender("learned_contract_u80")
-    assert isinstance(sender, ContractSender) and sender.policy is not None
+    sender = make_sender("learned_shield_u80")
+    assert isinstance(sender, ShieldSender) and sender.policy is not None
     acks = recorded_acks(scenario("cc_probe_drain", 3e6, 2.0))
-    states = assert_equal(CONTRACT, acks, chooser=sender.policy)
+    states = assert_equal(SHIELD, acks, chooser=sender.policy)
     assert len(np.unique(states["position"])) > 10
     whole = WholePolicy.of(sender.policy)
     rng = np.random.default_rng(0)
@@ -403,13 +403,13 @@ def test_the_shipped_policy_decides_as_in_floating_point() -> None:
 def test_a_policy_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
     plain = PolicySender("p", (np.zeros((10, 1)),), (np.zeros(1),), "tanh")
     with pytest.raises(PolicyDoesNotFit, match=words):
-        export_bpf(CONTRACT, name="p", chooser=replace(plain, **change))
+        export_bpf(SHIELD, name="p", chooser=replace(plain, **change))
 
 
 def answered(acks: np.ndarray, answers: dict[int, int]) -> np.ndarray:
     """Return ACKs with answers: positions by the number of the decision, seen from the next ACK on."""
     acks = acks.copy()
-    asked = Twin(CONTRACT, chooser="user").run(acks)["asked"].astype(np.int64)
+    asked = Twin(SHIELD, chooser="user").run(acks)["asked"].astype(np.int64)
     for row in range(1, len(acks)):
         if asked[row - 1] in answers:
             acks["answer"][row] = (asked[row - 1] << 32) + answers[int(asked[row - 1])]
@@ -419,7 +419,7 @@ def answered(acks: np.ndarray, answers: dict[int, int]) -> np.ndarray:
 def test_a_chooser_that_falls_silent_leaves_the_middle() -> None:
     """The last answer holds until a decision stays without one; from the next decision on it is the middle."""
     acks = recorded_acks(scenario("cc_probe_drain", 3e6, 2.0))
-    states = assert_equal(CONTRACT, answered(acks, {1: 0, 2: 65_536, 3: 2**31}), chooser="user")
+    states = assert_equal(SHIELD, answered(acks, {1: 0, 2: 65_536, 3: 2**31}), chooser="user")
     of = {n: set(states["position"][states["asked"] == n].tolist()) for n in range(1, 7)}
     assert of == {1: {32_768, 0}, 2: {0, 65_536}, 3: {65_536}, 4: {65_536}, 5: {32_768}, 6: {32_768}}
 

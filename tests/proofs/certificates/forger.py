@@ -54,7 +54,7 @@ def retold(data: Data) -> Data:
         steps = obligations(read_theorem(theorem, limit, program), program.bounds())
         data |= {
             "composition": [{"name": name, "answer": "unsat"} for name, _, _ in steps],
-            "statement": sentence(theorem, subject(program.name, program.is_contract), settles),
+            "statement": sentence(theorem, subject(program.name, program.is_shield), settles),
             "figures": figures(theorem),
             "assumptions": assumptions(theorem, limit),
             "settles": settles,

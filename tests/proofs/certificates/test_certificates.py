@@ -132,7 +132,7 @@ NETWORKS = [
 ]
 PROGRAMS = (
     *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
-    *("learned_nominal_u54", "learned_nominal_u78", "learned_contract_u80"),
+    *("learned_nominal_u54", "learned_nominal_u78", "learned_shield_u80"),
 )
 HELD = {
     "format": "ccenv-program", "version": 1, "name": "held", "source": "a test", "probe_window_rtts": 2,

@@ -14,7 +14,7 @@ from typing import Any
 from ccenv.agents.learned import is_policy, load_family, load_policy, policy_notes
 from ccenv.agents.learned.preferences import with_preference
 from ccenv.agents.programs import load_program
-from ccenv.agents.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.base.registry import number
 
 FOLDER = FilePath(__file__).parent
@@ -30,16 +30,16 @@ TEACHERS = {
 """Program -> the policy that it was distilled from."""
 
 
-def build(name: str) -> PolicySender | ContractSender | ProgramSender:
+def build(name: str) -> PolicySender | ShieldSender | ProgramSender:
     weights = FOLDER / f"{name}.safetensors"
     if not weights.is_file():
         program = load_program(str(FOLDER / f"{name}.json"))
         return ProgramSender(program.name, program)
     loaded = load_policy(weights)
-    return replace(loaded, name=name) if isinstance(loaded, ContractSender) else loaded
+    return replace(loaded, name=name) if isinstance(loaded, ShieldSender) else loaded
 
 
-def __getattr__(name: str) -> Callable[[], PolicySender | ContractSender | ProgramSender]:
+def __getattr__(name: str) -> Callable[[], PolicySender | ShieldSender | ProgramSender]:
     """Return what builds the sender of this name: the targets of ``ccenv.agents.AGENTS`` without parameters."""
     if not (FOLDER / f"{name}.json").is_file():
         raise AttributeError(f"the zoo has no {name!r}")

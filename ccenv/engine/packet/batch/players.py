@@ -14,7 +14,7 @@ from numba import carray
 
 from ccenv.agents.callbacks import ACK, LOSS, STATE_SLOTS, TICK, make_record
 from ccenv.agents.interface.signals import MEASURES, N_SIGNALS, PACKET
-from ccenv.agents.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
+from ccenv.agents.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, Sender, ShieldSender, bare
 from ccenv.base.errors import InputError
 from ccenv.engine.compiled.calls import address_of, pointer_at
 from ccenv.engine.compiled.policies import (
@@ -141,8 +141,8 @@ class SenderTable:
     def _cca(self, row: int, sender: Sender, decider: Decider | None) -> ClassicSender:
         gridded = not isinstance(sender, PolicySender) or has_belief_interface(sender)
         step = STEPS.get(type(sender)) if gridded else None
-        if isinstance(sender, ContractSender) and sender.chooser == "external" and decider is None:
-            raise InputError(f"contract {sender.name!r}: an external chooser is the agent of an environment; here is none")
+        if isinstance(sender, ShieldSender) and sender.chooser == "external" and decider is None:
+            raise InputError(f"shield {sender.name!r}: an external chooser is the agent of an environment; here is none")
         watches = decider is not None and decider.watches_beliefs
         if step is not None or watches:
             self.rows[row]["step_at"] = address_of(step or step_watch, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)

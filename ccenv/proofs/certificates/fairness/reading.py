@@ -12,6 +12,7 @@ from ccenv.base.config import StrictModel, data_folder, validate
 from ccenv.base.errors import unknown_name
 from ccenv.base.files import Format
 from ccenv.base.foreign import JsonRules, is_file, read_bounded, read_lines
+from ccenv.base.renamed import today
 from ccenv.proofs.certificates.reading import Solver
 
 MAX_BYTES = 8 << 20
@@ -166,8 +167,8 @@ def find_fair(text: str) -> FilePath | None:
     if text.endswith(SUFFIXES):
         return FilePath(text)
     shipped = shipped_fair()
-    if text in shipped and not is_file(text):
-        return shipped[text]
+    if (name := today(text)) in shipped and not is_file(text):
+        return shipped[name]
     if text.startswith("ever_delay") and "/" not in text and not is_file(text):
         raise unknown_name("certificate", text, shipped)
     return None

@@ -1,1 +1,0 @@
-"""Contracts: how wide the intervals of a program may become while its lemmas still hold (docs/contracts.md)."""
