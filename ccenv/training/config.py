@@ -21,7 +21,7 @@ from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import is_file, read_yaml, resolve_inside, shown
 from ccenv.base.registry import load_target
-from ccenv.base.renamed import with_keys_of_today
+from ccenv.base.renamed import today, with_keys_of_today
 from ccenv.base.settings import put, read_pairs
 from ccenv.engine.compiled.policies import MAX_WIDTH
 from ccenv.envs.curve import network
@@ -345,8 +345,8 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
     file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
     data["name"] = data.get("name", file.stem)
-    put(data, read_pairs(overrides, last_wins=True))
     data = with_keys_of_today(data)
+    put(data, {today(key): value for key, value in read_pairs(overrides, last_wins=True).items()})
     shield = data.pop("shield", None)
     if shield is not None:
         group = "packet" if data.get("packet") is not None else "environment"

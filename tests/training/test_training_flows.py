@@ -398,7 +398,7 @@ def test_a_policy_inside_a_shield_is_read_back(tmp_path):
     loaded = load_policy(tmp_path)
     assert sender_hash(loaded) == sender_hash(sender) and loaded.program == sender.program
     card = json.loads((tmp_path / "policy.json").read_text())
-    card["shield"]["rule"] = {"rate": {"C_L": 1}}
+    card["contract"]["rule"] = {"rate": {"C_L": 1}}
     (tmp_path / "policy.json").write_text(json.dumps(card))
     with pytest.raises(ProgramError, match="is no shield"):
         load_policy(tmp_path)

@@ -101,7 +101,7 @@ class PacketSettings(StrictModel):
     def _set_shield_defaults(cls, data: Any) -> Any:
         """Set the defaults of flows inside a shield: beliefs, and the shield's action and clock."""
         if isinstance(data, Mapping) and (data := with_keys_of_today(data)).get("shield") is not None:
-            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}} | data
+            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}
         return data
 
     @model_validator(mode="after")
