@@ -4,7 +4,6 @@ import pytest
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import sender_hash
-from ccenv.agents.interface.interface import Interface
 from ccenv.agents.programs import to_data
 from ccenv.base.errors import InputError
 from ccenv.base.renamed import with_keys_of_today
@@ -31,7 +30,6 @@ def test_names_of_senders_certificates_and_configs() -> None:
 def test_keys_of_settings() -> None:
     program = to_data(make_sender("learned_shield_u80").program)
     assert EnvSettings(contract=U80).shield == PacketSettings(contract=U80).shield == program  # type: ignore[call-arg]
-    assert Interface(signals=("srtt_ratio", "contract_low_Bps")).signals[-1] == "shield_low_Bps"
     config = load_config("packet_shield", ["contract=learned_shield_u80_firm"])
     assert config.packet is not None and config.packet["shield"] != program
     assert with_keys_of_today({"contract": 1, "shield": 2}) == {"contract": 1, "shield": 2}

@@ -24,7 +24,6 @@ from ccenv.agents.interface.user import ExtraSignals, as_signals, split
 from ccenv.base.config import StrictModel, validate
 from ccenv.base.errors import unknown_name
 from ccenv.base.kernels.decorator import kernel
-from ccenv.base.renamed import today
 
 MAX_HISTORY = 32
 
@@ -108,8 +107,6 @@ class Interface(StrictModel):
                 raise unknown_name("signal or set of signals", data["signals"], [*SIGNAL_SETS, *SIGNAL_NUMBERS])
             names, history = SIGNAL_SETS.get(data["signals"], ((data["signals"],), 1))
             return {"history": history, **data, "signals": names}
-        if isinstance(data, dict) and isinstance(data.get("signals"), (list, tuple)):
-            return data | {"signals": [today(name) if isinstance(name, str) else name for name in data["signals"]]}
         return data
 
     @model_validator(mode="after")
