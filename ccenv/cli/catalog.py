@@ -161,7 +161,7 @@ def _yaml(path: Path, content: bytes) -> Shown:
 
 
 SUITES = "ccenv.benchmarks.suites"
-_KINDS = ("train", "league", "sim", "live", "synth", "verify", "theorem", "ode", "solve", "learn")
+_KINDS = ("train", "data", "league", "sim", "live", "synth", "verify", "theorem", "ode", "solve", "learn")
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in _KINDS}
 
 

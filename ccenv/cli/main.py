@@ -49,6 +49,7 @@ GROUPS: tuple[Group, ...] = (
     ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
+    Group("data", "ccenv.cli.data", "Data sets of transitions, for learning without an environment.", "app"),
     Group("distill", "ccenv.cli.train", "Distil a learned policy into a belief program, and prove it.", "run_distill"),
     Group("attack", "ccenv.cli.attack", "Look for the network that hurts a sender most."),
     Group("league", "ccenv.cli.train", "Populations of senders and networks that answer each other in rounds.", "run_league"),

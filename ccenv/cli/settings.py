@@ -76,6 +76,7 @@ SOURCES: dict[str, Source] = {
             )
         },
     ),
+    "data make": Source("ccenv.training.offline.config:DataConfig", more=_BACKEND, configs="ccenv.configs.data"),
     "league": Source("ccenv.training.league.config:LeagueConfig", more=_BACKEND, configs="ccenv.configs.league"),
     "attack": Source(
         "ccenv.attacks.run:attack",

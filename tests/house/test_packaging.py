@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LINKS = ("agents", "adversaries", "benchmarks", "configs", "leaderboard")
-EXTRAS = ("train", "attack", "wandb", "rllib", "duel", "verify", "quic", "bench", "board", "dev")
+EXTRAS = ("train", "data", "attack", "wandb", "rllib", "duel", "verify", "quic", "bench", "board", "dev")
 
 
 def setup() -> configparser.ConfigParser:

@@ -140,6 +140,7 @@ class CurveEngine:
         history_rtts: length of the rings in longest Rm; default: what windows and buffers need.
         threads: for large batches; results do not depend on it.
         interface: what flows with an external sender see and set (``watch``); None: rates, in ``advance``.
+        watched: flows that are observed over the interface while their own senders decide.
         record: keep what ``trace`` needs.
     """
 
@@ -159,6 +160,7 @@ class CurveEngine:
         history_rtts: float | None = None,
         threads: int = 1,
         interface: Interface | None = None,
+        watched: Sequence[int] = (),
         record: bool = False,
     ) -> None:
         setup.require_players(paths, senders, adversary, threads)
@@ -183,8 +185,10 @@ class CurveEngine:
         window_rtts = beliefs.window_rtts if beliefs else 1
         self._H = setup.needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
         controlled = (self._senders.kind[0] == SENDER_KINDS["external"]) if interface else np.zeros(self.n_flows, np.bool_)
+        controlled[list(watched)] = True
         words = self._senders.memory_words if self._senders.has_policies else 0
-        self.watch = Watch(self.n_envs, self.n_flows, words, self._senders.has_monitors, interface, controlled)
+        monitors = self._senders.has_monitors
+        self.watch = Watch(self.n_envs, self.n_flows, words, monitors, interface, controlled, drives=not watched)
         self._allocate()
         self.kernel_arrays = self.watch.arrays = self._gather(self._new_run())
         self._seed_C_L = np.broadcast_to(setup.flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()

@@ -115,22 +115,31 @@ class Watch:
         scratch, measures, signals: (B, ...) of decisions in the kernel.
         interface: of the flows with an external sender; None: they are not measured.
         controlled: (N,) bool, these flows.
+        drives: their actions come from outside; else they are only observed, and their own senders decide.
         is_used: there are policies or an interface.
         is_measuring: monitors count what happens.
         arrays: of the engine's kernel.
     """
 
     def __init__(
-        self, n_envs: int, n_flows: int, memory_words: int, monitoring: bool, interface: Interface | None, controlled: np.ndarray
+        self,
+        n_envs: int,
+        n_flows: int,
+        memory_words: int,
+        monitoring: bool,
+        interface: Interface | None,
+        controlled: np.ndarray,
+        *,
+        drives: bool = True,
     ) -> None:
-        """Allocate for B environments of N flows; ``controlled``, (N,) bool, are flows with an external sender.
+        """Allocate for B environments of N flows; ``controlled``, (N,) bool, are flows with an external sender, or observed ones.
 
         A flow with a policy remembers at most ``memory_words``; 0: there are no policies. ``monitoring``: some policies see more
         than beliefs.
         """
         words = max(memory_words, FIRST_HISTORY + interface.table_width if interface else 0)
         self.is_used, self.is_measuring = bool(words), monitoring or interface is not None
-        self.interface, self.controlled = interface, controlled
+        self.interface, self.controlled, self.drives = interface, controlled, drives
         self.rows = np.zeros(n_envs * n_flows if self.is_measuring else 1, MONITOR_DTYPE)
         self.memory = np.zeros((n_envs * n_flows if words else 1, max(1, words)))
         self.shares, self.measured = np.zeros((n_envs, n_flows, 2)), np.zeros((n_envs, n_flows), MEASURES)
@@ -153,7 +162,8 @@ class Watch:
     def begin(self, which: np.ndarray) -> None:
         """Begin controlled flows of freshly reset environments (indices): they see the interval of an idle flow."""
         interface = self.require_interface()
-        begin_flows(self.arrays, self.controlled, which, interface.action_row[0])
+        if self.drives:
+            begin_flows(self.arrays, self.controlled, which, interface.action_row[0])
         self.measure(which)
 
     def measure(self, which: np.ndarray) -> None:

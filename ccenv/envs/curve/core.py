@@ -32,6 +32,7 @@ class Core(Episodes):
         groups: (G, N) bool, the flows of each row of reward terms.
         record: keep the data for ``trace``.
         source: source of episodes, in place of the settings' paths.
+        watched: flows that are observed over the settings' interface while their own senders decide.
     """
 
     term_names = REWARD_TERMS
@@ -46,6 +47,7 @@ class Core(Episodes):
         groups: np.ndarray,
         record: bool = False,
         source: PathSource | None = None,
+        watched: Sequence[int] = (),
     ) -> None:
         self.decision_steps = settings.decision_steps or settings.steps_per_rtt
         steps = settings.episode_rtts * settings.steps_per_rtt // self.decision_steps
@@ -55,7 +57,7 @@ class Core(Episodes):
             )
         super().__init__(num_envs, steps, (len(groups), len(REWARD_TERMS)), settings.staggered)
         self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
-        self._made_with |= {"groups": groups, "record": record, "source": source}
+        self._made_with |= {"groups": groups, "record": record, "source": source, "watched": watched}
         self.n_flows = len(senders)
         self.settings = settings
         self._source = source or PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
@@ -77,7 +79,8 @@ class Core(Episodes):
                 beliefs=settings.belief_settings(),
                 history_rtts=self._source.history_rtts,
                 threads=settings.threads,
-                interface=settings.interface if any(isinstance(sender, ExternalSender) for sender in senders) else None,
+                interface=settings.interface if watched or any(isinstance(one, ExternalSender) for one in senders) else None,
+                watched=watched,
                 record=record,
             )
             for part, model in zip(self._parts, settings.models, strict=False)

@@ -217,13 +217,15 @@ def make_core(
     )
 
 
-def watched_core(settings: PacketSettings, sender: ClassicSender, within: np.ndarray) -> PacketCore:
-    """Return networks in which a classic CCA replaces the controlled flows, observed at a policy's decision times.
+def watched_core(
+    num_envs: int, settings: PacketSettings, sender: Sender, within: np.ndarray | None = None, record: bool = False
+) -> PacketCore:
+    """Return networks in which another sender replaces the controlled flows, observed at a policy's decision times.
 
-    ``within`` is the part of each range that each network draws from, (B, ranges, 2) as ends in [0, 1].
+    ``within`` is the part of each range that each network draws from, (B, ranges, 2) as ends in [0, 1]; None: all of it.
     """
     watched = dict.fromkeys(controlled_flows(settings.distribution), Decider(clock=settings.clock))
-    return make_core(len(within), settings, settings.interface(), watched, False, True, None, within, {EXTERNAL: sender})
+    return make_core(num_envs, settings, settings.interface(), watched, record, True, None, within, {EXTERNAL: sender})
 
 
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -54,7 +54,7 @@ def baseline_core(settings: PacketSettings, name: str, within: np.ndarray) -> Pa
     sender = make_sender(name)
     if not isinstance(sender, ClassicSender):
         raise InputError(f"recipe.gap.baseline: {name!r} is no classic CCA")
-    return watched_core(settings.model_copy(update={"staggered": False, "start_rate_share": None}), sender, within)
+    return watched_core(len(within), settings.model_copy(update={"staggered": False, "start_rate_share": None}), sender, within)
 
 
 def _mean_reward(core: PacketCore, settings: PacketSettings, number: int, step: Any) -> np.ndarray:

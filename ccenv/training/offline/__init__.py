@@ -1,0 +1,1 @@
+"""Data sets of transitions of many senders, and learning from them without an environment."""
