@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from ccenv.agents.interface.interface import Clock
-from ccenv.agents.sender import ContractSender, HeldSender, PolicySender, Sender
+from ccenv.agents.sender import HeldSender, PolicySender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, find_data
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_yaml
@@ -60,7 +60,7 @@ class DataPart(StrictModel):
         sender: Sender = load_target(_LOAD_SENDER)(self.behaviour)
         if isinstance(sender, HeldSender):
             raise InputError(f"behaviour {self.behaviour!r}: stands behind a proxy; name the sender itself")
-        if isinstance(sender, ContractSender) and sender.chooser == EXTERNAL:
+        if isinstance(sender, ShieldSender) and sender.chooser == EXTERNAL:
             raise InputError(f"behaviour {self.behaviour!r}: its chooser is external; name one that chooses")
         return sender
 
@@ -110,8 +110,8 @@ class DataConfig(StrictModel):
                     raise ValueError(f"{packet.distribution.where}: no flow has the sender 'external' for {part.behaviour!r}")
                 if packet.own_reward is not None:
                     raise ValueError("reward: user code cannot be checked from the data; name terms of the table")
-                if packet.staggered or packet.contract is not None or packet.n_actions is not None or packet.critic_signals:
-                    raise ValueError("packet: staggered, contract, n_actions and critic_signals are no part of data")
+                if packet.staggered or packet.shield is not None or packet.n_actions is not None or packet.critic_signals:
+                    raise ValueError("packet: staggered, shield, n_actions and critic_signals are no part of data")
                 if sees_signals(sender) and sender.interface != packet.policy_interface():  # type: ignore[union-attr]
                     raise ValueError(f"behaviour {part.behaviour!r} decides over another interface than that of the data set")
                 continue
