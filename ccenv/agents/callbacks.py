@@ -67,7 +67,9 @@ ACK = record(
     "prior_delivered_bytes",  # delivered_bytes when the newest acknowledged byte was sent
     "tx_inflight_bytes",  # in flight just after it was sent; 0 for senders that are not per_packet
     "lost_since_bytes",  # found lost since it was sent; likewise
-    "recovering",  # 1 in fast recovery, by a transport that knows when it ends (RFC 6675 s.5); else 0
+    "recovering",  # 1 in fast recovery, or no growth, by a transport that knows (RFC 6675 s.5; FlowSpec.duplicate_acks); else 0
+    "handshake_s",  # RTT of the handshake; 0: none
+    "held_s",  # for how long pacing holds the next packet back
 )
 LOSS = record(
     "now_s",

@@ -39,6 +39,8 @@ class Ack(NamedTuple):
     tx_inflight_bytes: float
     lost_since_bytes: float
     recovering: float
+    handshake_s: float
+    held_s: float
 
 
 class Loss(NamedTuple):

@@ -23,7 +23,8 @@ from ccenv.simulation.result import as_run
 # Simulated counterparts of the kernel's congestion controls.
 COUNTERPARTS = {
     "bbr": "bbr1",
-    **{name: name for name in ("reno", "cubic", "vegas", "illinois", "westwood", "hybla", "dctcp")},
+    "westwood": "westwood:tick_ms=10",
+    **{name: name for name in ("reno", "cubic", "vegas", "illinois", "hybla", "dctcp")},
 }
 _LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime", "chooser")
 

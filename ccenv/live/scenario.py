@@ -29,7 +29,18 @@ LONGEST_S = 600.0
 SHORTEST_LOG_S = 1e-3
 PUNCTUAL_SHARE = 0.25  # of the smallest significant delay; a larger release error spoils a run
 # Keys of flows for the packet engine only: the stack of this machine has its own loss detection and bursts.
-NOT_EMULATED = ("loss_bursts", "reordering", "ack_path", "mss_bytes", "recovery", "ecn", "burst_s", "arrivals")
+NOT_EMULATED = (
+    "loss_bursts",
+    "reordering",
+    "ack_path",
+    "mss_bytes",
+    "recovery",
+    "ecn",
+    "burst_s",
+    "handshake",
+    "duplicate_acks",
+    "arrivals",
+)
 _NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
 
 

@@ -21,7 +21,7 @@ from ccenv.network.metrics.table import run_metric
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.packet_trace import packet_trace, save_packet_log
-from ccenv.simulation.scenario import Scenario
+from ccenv.simulation.scenario import Scenario, ScenarioT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,34 +34,49 @@ PHASE_COUNTER = 2.0**44  # random numbers of start phases
 
 # Parameters of the Linux kernel's senders.
 PARAMETERS = {
-    "cubic": {"hystart": "1"},
-    "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1"},
+    "reno": {"prr": "1"},
+    "cubic": {"linux_module": "1", "prr": "1"},
+    "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1", "departure_time": "1"},
     "hybla": {"delayed_acks": "1"},
     "vegas": {"linux_module": "1"},
+    "westwood": {"tick_ms": "4"},
 }
 
 
 def as_run(scenario: Scenario) -> Scenario:
     """Return the plain scenario that is run for one with a profile.
 
-    The profile ``linux`` sets what the scenario leaves open: senders have the kernel's parameters, paced senders send TSO bursts,
+    The profile ``linux`` sets what the scenario leaves open: senders have the kernel's parameters, flows know the RTT of their
+    handshake, paced senders send TSO bursts,
     receivers delay ACKs, and flows start at a random phase within one RTT that follows from the seed. With either profile packets
     of several flows of which none says its jitter have the scenario's ``phase_jitter``.
     """
-    flows = scenario.flows
     if scenario.profile == "linux":
-        flows = tuple(_linux_flow(flow, index, scenario.seed) for index, flow in enumerate(flows))
-    said = any("jitter" in flow.model_fields_set for flow in flows)
-    if len(flows) > 1 and scenario.phase_jitter > 0.0 and not said:
-        flows = tuple(_jittered(scenario, flow, index) for index, flow in enumerate(flows))
-    return scenario if flows is scenario.flows else scenario.model_copy(update={"flows": flows, "profile": "plain"})
+        flows = tuple(_linux_flow(flow) for flow in scenario.flows)
+        scenario = with_start_phases(scenario.model_copy(update={"flows": flows, "profile": "plain"}))
+    return with_phase_jitter(scenario, scenario.phase_jitter)
 
 
-def _jittered(scenario: Scenario, flow: FlowSpec, index: int) -> FlowSpec:
-    """Return a flow whose packets are late by a share of a service time."""
-    rate_Bps = min(scenario.links[link].rate_Bps for link in scenario.route_of(index))
-    late_s = scenario.phase_jitter * scenario.mss_of(index) / rate_Bps
-    return flow.model_copy(update={"jitter": JitterSpec(kind="uniform", max_s=late_s)})
+def with_start_phases(scenario: ScenarioT) -> ScenarioT:
+    """Return a scenario whose flows start later by a random part of one RTT, which follows from the seed."""
+    flows = []
+    for index, flow in enumerate(scenario.flows):
+        start_s = flow.start_s + flow.rtt_s * uniform(float(scenario.seed), 0.0, float(index), PHASE_COUNTER)
+        flows.append(flow.model_copy(update={"start_s": start_s}) if start_s < flow.stop_s else flow)
+    return scenario.model_copy(update={"flows": tuple(flows)})
+
+
+def with_phase_jitter(scenario: ScenarioT, share: float) -> ScenarioT:
+    """Return a scenario where packets of several flows are late by up to ``share`` service times, unless one says its jitter."""
+    said = any("jitter" in flow.model_fields_set for flow in scenario.flows)
+    if len(scenario.flows) == 1 or share == 0.0 or said:
+        return scenario
+    flows = []
+    for index, flow in enumerate(scenario.flows):
+        rate_Bps = min(scenario.links[link].rate_Bps for link in scenario.route_of(index))
+        late = JitterSpec(kind="uniform", max_s=share * scenario.mss_of(index) / rate_Bps)
+        flows.append(flow.model_copy(update={"jitter": late}))
+    return scenario.model_copy(update={"flows": tuple(flows)})
 
 
 def check_profile(name: str) -> Profile:
@@ -77,16 +92,11 @@ def payload_share(profile: str, packet_bytes: float) -> float:
     return 1.0 if profile == "plain" else max(0.0, packet_bytes - HEADERS_BYTES) / packet_bytes
 
 
-def _linux_flow(flow: FlowSpec, index: int, seed: int) -> FlowSpec:
+def _linux_flow(flow: FlowSpec) -> FlowSpec:
     set_fields = flow.model_fields_set
-    phase_s = flow.rtt_s * uniform(float(seed), 0.0, float(index), PHASE_COUNTER)
-    update: dict[str, Any] = {
-        "name": flow.name or flow.sender,
-        "sender": _add_parameters(flow.sender),
-        "start_s": flow.start_s + phase_s if flow.start_s + phase_s < flow.stop_s else flow.start_s,
-    }
-    if "burst_s" not in set_fields:
-        update["burst_s"] = BURST_S
+    update: dict[str, Any] = {"name": flow.name or flow.sender, "sender": _add_parameters(flow.sender)}
+    stack = {"handshake": True, "duplicate_acks": "hold", "burst_s": BURST_S}
+    update |= {key: value for key, value in stack.items() if key not in set_fields}
     if "ack_every" not in flow.receiver.model_fields_set:
         changed: dict[str, Any] = {"ack_every": ACK_EVERY}
         if "ack_timeout_s" not in flow.receiver.model_fields_set:

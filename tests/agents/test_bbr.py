@@ -236,6 +236,14 @@ RULES = [
      [*[part for growth in (1.0, 2.0, 2.5, 3.0, 3.1)
         for part in (step(delivery_rate_Bps=growth * 1e6, inflight_bytes=1e9), state(mode=bbr.STARTUP))],
       step(delivery_rate_Bps=3.1e6, inflight_bytes=1e9), state(mode=bbr.DRAIN)]),
+    *[
+        (f"tcp_bbr: DRAIN ends by what is in flight when the next packet leaves, {held_mss} later: 40 + 3 * 2",
+         new("bbr1:departure_time=1", 10),
+         [step(delivery_rate_Bps=RATE_Bps, handshake_s=RTT_S, rtt_s=2 * RTT_S), state(rtprop_s=RTT_S),
+          put(mode=bbr.DRAIN, pacing_gain=0.3, full_pipe=1.0, pacing_rate_Bps=RATE_Bps),
+          step(inflight_bytes=48 * MSS, held_s=held_mss * MSS / RATE_Bps, **QUICK), state(mode=mode)])
+        for held_mss, mode in ((1.9, bbr.DRAIN), (2.1, bbr1.PROBE_BW))
+    ],
     ("bbr1 forgets a bandwidth after ten rounds", new("bbr1", 1),
      [step(delivery_rate_Bps=5e6), *[step(delivery_rate_Bps=1e6)] * 10, state(bandwidth_Bps=5e6), step(delivery_rate_Bps=1e6),
       state(bandwidth_Bps=1e6)]),

@@ -8,6 +8,7 @@ import pytest
 from signals_play import MSS, RTT_S, Steady, Step, lose, put, recover, rounds, state, step, window
 
 from ccenv.agents import make_sender
+from ccenv.agents.classic.common import UNLIMITED_BYTES
 from ccenv.agents.classic.exp_delay import rate_of_delay
 from ccenv.agents.classic.illinois import alpha_of_delay, beta_of_delay
 
@@ -125,8 +126,28 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
         ("slow start: W -> 2^rho W at one signal per window; rho at most 4", "hybla", 1, rtt_s, [rounds(1), window(10 * factor)])
         for rtt_s, factor in ((0.01, 2), (0.025, 2), (0.05, 4), (0.1, 16), (0.6, 16))
     ],
-    ("tcp_hybla grows once per ACK: with ACKs of two by half", "hybla:initial_window_mss=1000,delayed_acks=1", 10,
-     0.05, [AVOIDANCE, rounds(1), window(1002, rel=1e-3)]),
+    ("tcp_hybla: an ACK of any length adds floor(128 rho^2/W)/128; rho is that of the handshake, in eighths: 1.75 of 1.84",
+     "hybla:initial_window_mss=100,delayed_acks=1", 10, 0.05,
+     [AVOIDANCE, rounds(1), window(100 + 10 * 5 / 128), step(handshake_s=0.046), window(100 + 53 / 128)]),
+    ("tcp_westwood: half until recovery ends, then 30 ms packets of a bandwidth over 4.1 ticks, rounded up; whole segments",
+     "westwood:initial_window_mss=100,tick_ms=10", 50, 0.041,
+     [AVOIDANCE, lose(), window(50), put(bandwidth_Bps=20 * MSS / RTT_S, rough_Bps=20 * MSS / RTT_S), recover, step(), window(25),
+      step(), window(25), rounds(1), window(26)]),
+    ("tcp_westwood: samples of more than 50 ms, filtered twice by 7/8: none of 0 bytes at 50 ms, one at 60",
+     "westwood:tick_ms=10", 50, RTT_S,
+     [put(bandwidth_Bps=64e4, rough_Bps=64e4, sampling=1.0), step(now_s=0.05, acked_bytes=1e-9), state(bandwidth_Bps=64e4),
+      put(sample_bytes=0.0), step(now_s=0.06), state(bandwidth_Bps=63e4, rough_Bps=56e4)]),
+    *[
+        (f"tcp_cubic leaves slow start at the ninth ACK of a round of {rtt_s} s, 5 ms above the smallest",
+         "cubic:initial_window_mss=20,linux_module=1", 10, RTT_S,
+         [rounds(1), *repeated(8, step(rtt_s=rtt_s)), state(ssthresh_bytes=UNLIMITED_BYTES), step(rtt_s=rtt_s), left])
+        for rtt_s, left in ((0.0449, state(ssthresh_bytes=UNLIMITED_BYTES)),
+                            (0.0451, lambda flow: state(ssthresh_bytes=pytest.approx(flow.state.cwnd_bytes, rel=0.01))(flow)))
+    ],
+    ("tcp_cubic leaves slow start where ACKs 1 ms apart last for half an RTT, and grows by 1/20 per RTT until a loss",
+     "cubic:initial_window_mss=20,linux_module=1", 40, RTT_S,
+     [*repeated(21, step()), state(ssthresh_bytes=UNLIMITED_BYTES), step(),
+      lambda flow: (before := flow.cwnd_mss, flow.rounds(1), window(1.05 * before, rel=1e-2)(flow))]),
     ("of ten segments 5 fill up to ssthresh, the other 5 count as 5/25 of a window", "hybla", 1, 0.05,
      [put(ssthresh_bytes=25 * MSS), rounds(1), window(25 + 4 * 5 / 25)]),
     ("halves on loss", "hybla:initial_window_mss=40", 50, RTT_S, [lose(), window(20), lose(timeout=1.0), window(1)]),

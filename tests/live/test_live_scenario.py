@@ -133,7 +133,7 @@ def test_controls_are_without_jitter_and_with_swapped_roles() -> None:
 def test_beside_runs_the_engine_that_simulates_it() -> None:
     packets = simulate_live(read_live_scenario(data())).summary
     assert packets["engine"] == "packet"
-    assert packets["flows"][0]["sender"] == "reno"
+    assert packets["flows"][0]["sender"] == "reno:prr=1"
     tokens = simulate_live(read_live_scenario(data(flow={"jitter": BOX}, model="ccac"))).summary
     assert tokens["engine"] == "curve"
     assert 0.2 < tokens["links"][0]["utilisation"] <= 1.1

@@ -19,7 +19,6 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
-from ccenv.base.files import hash_value
 from ccenv.cli.main import main
 from ccenv.live import LiveError, LiveResult, read_live_scenario
 from ccenv.live.virtual import run as virtual
@@ -213,6 +212,6 @@ def test_shipped_runs_are_of_the_cases() -> None:
     assert len(runs) >= 40
     for name, run in runs.items():
         flows = len(scenarios[name].flows)
-        assert run["scenario"] == hash_value(scenarios[name].model_dump(mode="json"))[:16], name
+        assert run["scenario"] == suite.hash_scenario(scenarios[name]), name
         assert 0.05 < run["utilisation"] < 1.01, name
         assert len(run["shares"]) == (flows if flows > 1 else 0), name

@@ -77,6 +77,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
         self.burst_left = 0
         self.backoff = 1.0
+        self.handshake_s = spec.rtt_s if spec.handshake else 0.0
         self.srtt_s = self.rttvar_s = self.rtt_s = 0.0
         self.min_rtt_s = NEVER
         self.round_end_bytes = self.app_limited_until_bytes = 0.0
@@ -166,6 +167,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         if not self.started:
             self.started = True
             self.cca.init(self.state)
+            self.srtt_s, self.rttvar_s = self.handshake_s, 0.5 * self.handshake_s
             self.begin_work()
             return
         if self.ack_deadline_s <= now_s if self.back else not self.acks and self.ack_deadline_s + self.return_s <= now_s:
@@ -196,6 +198,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
 
     def _take_ack(self, last_tx: int, now_s: float) -> None:
         acked = marked = 0.0
+        in_order = self._acked_in_order()
         covered: list[Packet] = []
         while not covered or covered[-1].tx != last_tx:
             covered.append(self.arrived.popleft())
@@ -246,7 +249,8 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
                 mss_bytes=self.mss, prior_delivered_bytes=packet.delivered_bytes,
                 tx_inflight_bytes=packet.inflight_bytes if self.cca.per_packet else 0.0,
                 lost_since_bytes=self.found_lost_bytes - packet.lost_bytes if self.cca.per_packet else 0.0,
-                recovering=float(self._recovers()),
+                recovering=float(self._recovers() or self._holds(in_order)), handshake_s=self.handshake_s,
+                held_s=0.0 if self.burst_left else max(0.0, self.next_send_s - now_s),
             )  # fmt: skip
             self.cca.on_ack(self.state, signal)
         if self.rack:
@@ -274,6 +278,10 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         if self.by_rto or self.spec.recovery == "flight":
             return False
         return self._acked_in_order() < self.recovery_point
+
+    def _holds(self, before: int) -> bool:
+        """Tell whether an ACK is a duplicate that lets no window grow."""
+        return self.spec.duplicate_acks == "hold" and self._acked_in_order() == before
 
     def _acked_in_order(self) -> int:
         """Return the first segment that is not acknowledged."""

@@ -254,7 +254,7 @@ def lose_further(state: Any, loss: Any) -> None:
 @kernel
 def recover(state: Any, ack: Any) -> None:
     """Set the window for what an ACK in fast recovery lets go (RFC 9937 s.6)."""
-    if state.prr == 0.0:
+    if state.prr_flight_bytes == 0.0:
         return
     state.prr_sent_bytes += max(0.0, ack.inflight_bytes + ack.acked_bytes - state.prr_inflight_bytes)
     state.prr_delivered_bytes += ack.acked_bytes
@@ -338,3 +338,33 @@ def _growth(state: Any, ack: Any) -> float:
                 state.css_rtt_s = state.round_rtt_s
                 state.css_rounds = 1.0
     return 1.0 if state.css_rounds == 0.0 else 1.0 / CSS_GROWTH_DIVISOR
+
+
+LINUX_LEAST_WINDOW_MSS = 16.0  # hystart_low_window
+LINUX_TRAIN_GAP_S = 0.002  # hystart_ack_delta_us
+
+
+@kernel
+def linux_hystart(state: Any, ack: Any) -> bool:
+    """Tell whether HyStart as in Linux (tcp_cubic; Ha, Rhee: Computer Networks 55(9), 2011) ends slow start.
+
+    It ends where the ACKs of a round, at most 2 ms apart, last for half of the smallest RTT (without pacing), or where after
+    eight samples the smallest RTT of the round is an eighth, 4 to 16 ms, above the smallest so far, which css_rtt_s keeps.
+    """
+    state.css_rtt_s = min(state.css_rtt_s, ack.rtt_s)
+    if ack.round_start > 0.0:
+        state.round_start_s = state.train_end_s = ack.now_s
+        state.round_rtt_s = NO_RTT_S
+        state.round_samples = 0.0
+    if state.cwnd_bytes < LINUX_LEAST_WINDOW_MSS * state.mss_bytes:
+        return False
+    if ack.now_s - state.train_end_s <= LINUX_TRAIN_GAP_S:
+        state.train_end_s = ack.now_s
+        if ack.now_s - state.round_start_s > 0.5 * (state.css_rtt_s + 0.001):
+            return True
+    state.round_rtt_s = min(state.round_rtt_s, ack.rtt_s)
+    if state.round_samples < N_RTT_SAMPLE:
+        state.round_samples += 1.0
+        return False
+    thresh_s = max(MIN_RTT_THRESH_S, min(state.css_rtt_s / MIN_RTT_DIVISOR, MAX_RTT_THRESH_S))
+    return bool(state.round_rtt_s > state.css_rtt_s + thresh_s)

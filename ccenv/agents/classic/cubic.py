@@ -20,6 +20,7 @@ from ccenv.agents.classic.common import (
     extend_recovery,
     in_recovery,
     initial_window,
+    linux_hystart,
     lose_further,
     recover,
     slow_start,
@@ -35,6 +36,7 @@ BETA = 0.7  # RFC 9438 s.4.6
 ALPHA = 3.0 * (1.0 - BETA) / (1.0 + BETA)  # RFC 9438 s.4.3, eq. (4)
 MAX_GROWTH = 1.5  # RFC 9438 s.4.2: largest target in units of cwnd
 NO_EPOCH = -1.0
+FIRST_GROWTH = 1.05  # Linux: target in units of cwnd before the first loss, at least
 
 sender = Cca(
     "cubic",
@@ -43,6 +45,8 @@ sender = Cca(
         initial_window(),
         switch("fast_convergence", 1),  # release bandwidth faster to new flows (RFC 9438 s.4.7)
         switch("hystart", optional=True),  # leave slow start by HyStart++ (RFC 9406); 0: at the first loss
+        # 1: tcp_cubic of Linux: its HyStart, a step of 1/20 per RTT at least before the first loss, W(t + smallest RTT) as target
+        switch("linux_module", optional=True),
         switch("prr", optional=True),  # reduce the window in proportion to what arrives (RFC 9937); 0: at once
     ),
     fields=(
@@ -58,6 +62,8 @@ sender = Cca(
         "after_timeout",  # 1 until the stage after a time-out has begun
         "last_ack_s",
         *HYSTART_FIELDS,
+        "round_start_s",
+        "train_end_s",
         *PRR_FIELDS,
     ),
 )
@@ -102,7 +108,10 @@ def on_ack(state: Any, ack: Any) -> None:
         return
     acked_bytes = ack.acked_bytes
     if state.cwnd_bytes < state.ssthresh_bytes:
-        acked_bytes = slow_start(state, ack, acked_bytes)
+        if state.linux_module > 0.0 and linux_hystart(state, ack):
+            state.ssthresh_bytes = state.cwnd_bytes
+        else:
+            acked_bytes = slow_start(state, ack, acked_bytes)
     if acked_bytes > 0.0:
         _avoid_congestion(state, ack.now_s, min(1.0, acked_bytes / state.cwnd_bytes))
 
@@ -112,8 +121,15 @@ def _avoid_congestion(state: Any, now_s: float, share: float) -> None:
     if state.epoch_start_s == NO_EPOCH:
         _start_epoch(state, now_s)
     t_s = now_s - state.epoch_start_s
-    alpha = ALPHA if state.w_est_bytes < state.cwnd_prior_bytes else 1.0  # RFC 9438 s.4.3
+    alpha = ALPHA if state.linux_module > 0.0 or state.w_est_bytes < state.cwnd_prior_bytes else 1.0  # RFC 9438 s.4.3
     state.w_est_bytes += alpha * state.mss_bytes * share
+    if state.linux_module > 0.0:
+        target_bytes = cubic_window_bytes(t_s + state.css_rtt_s, state.k_s, state.origin_bytes, state.mss_bytes)
+        if state.w_max_bytes == 0.0:
+            target_bytes = max(target_bytes, FIRST_GROWTH * state.cwnd_bytes)
+        target_bytes = min(max(target_bytes, state.w_est_bytes, state.cwnd_bytes), MAX_GROWTH * state.cwnd_bytes)
+        state.cwnd_bytes += (target_bytes - state.cwnd_bytes) * share
+        return
     if cubic_window_bytes(t_s, state.k_s, state.origin_bytes, state.mss_bytes) < state.w_est_bytes:
         state.cwnd_bytes = max(state.cwnd_bytes, state.w_est_bytes)
         return

@@ -13,6 +13,7 @@ are counted instead of ACKs; the initial window is that of RFC 6928 and is not m
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ccenv.agents.classic.common import (
@@ -62,7 +63,10 @@ def on_ack(state: Any, ack: Any) -> None:
     if in_recovery(state, ack) or ack.app_limited > 0.0:
         return
     rho = relative_rtt(ack.min_rtt_s, state.rtt0_s)
-    acked_bytes = ack.acked_bytes / (1.0 + state.delayed_acks)
+    if state.delayed_acks > 0.0:
+        _grow_per_ack(state, relative_rtt(ack.handshake_s or ack.min_rtt_s, state.rtt0_s))
+        return
+    acked_bytes = ack.acked_bytes
     if state.cwnd_bytes < state.ssthresh_bytes:
         gain = 2.0 ** min(rho, MAX_SLOW_START_RHO) - 1.0
         step_bytes = min(gain * acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
@@ -70,6 +74,19 @@ def on_ack(state: Any, ack: Any) -> None:
         acked_bytes -= step_bytes / gain
     if acked_bytes > 0.0:
         state.cwnd_bytes += rho * rho * state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
+
+
+@kernel
+def _grow_per_ack(state: Any, rho: float) -> None:
+    """Grow as tcp_hybla does, by an ACK of any length: rho in eighths, rounded down, the growth in 1/128 segment."""
+    rho = max(1.0, math.floor(8.0 * rho) / 8.0)
+    if state.cwnd_bytes < state.ssthresh_bytes:
+        gain = 2.0 ** min(rho, MAX_SLOW_START_RHO) - 1.0
+        state.cwnd_bytes = min(state.cwnd_bytes + gain * state.mss_bytes, state.ssthresh_bytes)
+    else:
+        window_mss = math.floor(state.cwnd_bytes / state.mss_bytes)
+        steps = math.floor(128.0 * rho * rho / window_mss)
+        state.cwnd_bytes += max(steps / 128.0, 1.0 / window_mss if steps == 0.0 else 0.0) * state.mss_bytes
 
 
 def on_loss(state: Any, loss: Any) -> None:

@@ -65,6 +65,7 @@ from ccenv.engine.packet.transport import (
     arm,
     arm_after_sending,
     begin_rack,
+    begin_rtt,
     find_losses,
     next_segment,
     pace_on,
@@ -205,6 +206,7 @@ def start_flow(a, run, i):
     state.flow = i if fl.pool < 0 else run.n_flows + fl.arrival
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
+    begin_rtt(fl)
     begin_application(fl, fl.mss_bytes)
     if fl.rack == RACK:
         begin_rack(fl)

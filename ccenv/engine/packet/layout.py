@@ -134,6 +134,8 @@ FLOW_DTYPE = make_record(
     i8 rtt_known
     f8 access_s return_s
     f8 burst_s  # 0: packets are paced one by one
+    f8 handshake_s  # RTT of the handshake; 0: none
+    i8 duplicates_hold  # 1: no window grows by ACKs that leave the cumulative one where it was
     f8 loss_rate mss_bytes
     i8 ecn  # CODEPOINTS
     f8 start_s stop_s

@@ -540,6 +540,9 @@ class FlowSpec(StrictModel):
             default l4s for the senders L4S_SENDERS and classic for all others.
         burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
             64 KiB at most, as sch_fq and TSO in Linux do it; 0: one by one.
+        handshake: it knows the RTT of a handshake, Rm, when it starts (RFC 6298 s.2); the handshake itself is not simulated.
+        duplicate_acks: whether ACKs that leave the cumulative one where it was grow the window, by what they say has arrived:
+            grow, or hold (RFC 5681 s.3.2).
         jitter: its jitter box.
         receiver: its receiver.
         workload: what its application offers.
@@ -563,6 +566,8 @@ class FlowSpec(StrictModel):
     recovery: Literal["sack", "rack", "flight"] = "sack"
     ecn: Literal["none", "classic", "l4s"] | None = None
     burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
+    handshake: bool = False
+    duplicate_acks: Literal["grow", "hold"] = "grow"
     jitter: JitterSpec = JitterSpec()
     receiver: ReceiverSpec = ReceiverSpec()
     workload: WorkloadSpec = WorkloadSpec()

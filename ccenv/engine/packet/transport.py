@@ -225,6 +225,13 @@ def take_rtt(fl, rtt_s):
     fl.rtt_samples += 1.0
 
 
+@kernel
+def begin_rtt(fl):
+    """Begin with what is known of the RTT: nothing, or that of the handshake (RFC 6298 s.2.2)."""
+    fl.srtt_s = fl.handshake_s
+    fl.rttvar_s = 0.5 * fl.handshake_s
+
+
 @kernel(forceinline=True)
 def adjust_hold(fl, now_s):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
@@ -283,7 +290,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
             acked_bytes += new_bytes
             marked_bytes += new_marked_bytes
     fl.ack_next_tx = max(fl.ack_next_tx, newest_tx + 1)
-    below = fl.confirmed_below
+    below = before = fl.confirmed_below
     while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + CONFIRMED) == below + 1.0:
         below += 1
     fl.confirmed_below = below
@@ -323,7 +330,10 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     ack.prior_delivered_bytes = before_bytes
     ack.tx_inflight_bytes = 0.0
     ack.lost_since_bytes = 0.0
-    ack.recovering = 1.0 if fl.recovering == FAST and fl.confirmed_below < fl.recovery_below and fl.rack != FLIGHT else 0.0
+    recovering = fl.recovering == FAST and below < fl.recovery_below and fl.rack != FLIGHT
+    ack.recovering = 1.0 if recovering or (fl.duplicates_hold == 1 and below == before) else 0.0
+    ack.handshake_s = fl.handshake_s
+    ack.held_s = max(0.0, fl.next_send_s - now_s) if fl.burst_left < 1.0 else 0.0
     if fl.per_packet == 1:
         at = (newest_tx & fl.mask) * SENT_WITH_STRIDE
         ack.tx_inflight_bytes = load(fl.sent_with_at, at + WITH_INFLIGHT)

@@ -96,7 +96,7 @@ class KernelArena(CurveArena):
                 )  # fmt: skip
                 StoredMoves(header, adversary.moves).save(file)
                 spec = str(file)
-            return run_virtual(self.scenario(spec), seed=self.scene.seed)
+            return run_virtual(self.scenario(spec), seed=self.scene.seed, phases=False)
 
     def scenario(self, spec: str | None) -> LiveScenario:
         """Return a run's scenario with an adversary, or a file of moves; None: without jitter."""

@@ -32,6 +32,8 @@ from ccenv.live.result import LiveResult
 from ccenv.live.run import SMALLEST_BUFFER_BYTES, as_scenario, run_arrays
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.spaces import ETHERNET_BYTES, SO_SNDBUFFORCE, enlarge
+from ccenv.simulation.result import with_phase_jitter, with_start_phases
+from ccenv.simulation.scenario import PHASE_JITTER
 
 KERNEL, RELEASES, MODULES = "linux.uml", ("6.1.",), Path("/usr/lib/uml/modules")
 INSTALL = "apt install user-mode-linux gcc libc6-dev (Debian 12, x86-64)"
@@ -177,6 +179,7 @@ def run_virtual(
     seed: int | None = None,
     cpu_s: float | None = None,
     wall_s: float | None = None,
+    phases: bool = True,
 ) -> LiveResult:
     """Run an experiment on user-mode Linux in virtual time: equal arguments give equal packets.
 
@@ -187,12 +190,16 @@ def run_virtual(
         cpu_s: limit of the guest's CPU time.
         wall_s: limit of the run's time, for a guest that is stopped or waits; by default WALL times ``cpu_s``, at least
             LEAST_WALL_S.
+        phases: flows start at a random phase, and packets of several flows have the ``phase_jitter`` of the packet engine; else
+            a run of several flows depends on the lattice of service times, and seeds hardly differ.
 
     Raises:
         InputError: if the scenario is not valid.
         LiveError: for a missing requirement, or a guest that ended early.
     """
     scenario = as_scenario(scenario, duration_s, seed)
+    if phases:
+        scenario = with_phase_jitter(with_start_phases(scenario), PHASE_JITTER)
     require_virtual()
     text = describe_run(scenario)
     modules = MODULES / _find_kernel().found.removeprefix("user-mode Linux ") / "kernel/net/ipv4"

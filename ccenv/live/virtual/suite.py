@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from ccenv.live.comparison import COUNTERPARTS, simulate_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.live.virtual.run import SOURCES, run_virtual
+from ccenv.simulation.result import with_phase_jitter, with_start_phases
+from ccenv.simulation.scenario import PHASE_JITTER
 
 SUITE = "kernel-v1"
 FORMAT = Format("ccenv-kernel-suite", 1, "a record of the suite kernel-v1")
@@ -29,6 +32,7 @@ QUANTITIES = ("utilisation", "queue", "loss", "shares")
 UTILISATION, QUEUE, LOSS_FACTOR, LOSS_POINTS, SHARE = 0.03, 0.15, 1.5, 0.02, 0.05
 ERRORS = 2.0  # standard errors of the difference of both means, by which a band is wider
 SIDES = ("kernel", "engine")
+PHASES = (with_start_phases, with_phase_jitter)
 
 
 def load_cases() -> dict[str, list[LiveScenario]]:
@@ -54,6 +58,10 @@ def _scenario(name: str, senders: Sequence[str], keys: Mapping[str, Any], seed: 
     return read_live_scenario(
         {"name": name, "seed": seed, **times, "quick_ack": False, "packets_per_burst": 0, "links": [link], "flows": flows}, name
     )
+
+
+def hash_scenario(scenario: LiveScenario) -> str:
+    return hash_value(scenario.model_dump(mode="json", exclude_defaults=True))[:16]
 
 
 def measure(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,10 +91,12 @@ PLAYS: dict[str, Callable[[LiveScenario], dict[str, Any]]] = {"kernel": play_ker
 
 
 def codes() -> dict[str, str]:
-    """Return the hash of what decides the runs of a side: of the kernel the guest's two sources and the emulator's three."""
+    """Return the hash of what decides the runs of a side: of the kernel the guest's two sources, the emulator's three, phases."""
     files = [*(SOURCES / name for name in ("clock.c", "agent.c")), *(EMULATOR / f"{name}.py" for name in ("box", "link", "loop"))]
     return {
-        "kernel": hash_value([file.read_text(encoding="utf-8") for file in files])[:16],
+        "kernel": hash_value(
+            [*(file.read_text(encoding="utf-8") for file in files), *(getsource(one) for one in PHASES), PHASE_JITTER]
+        )[:16],
         "engine": code_hash(simulate_live)[:16],
     }
 
@@ -130,7 +140,7 @@ def run_suite(
         for side in SIDES:
             runs[side] |= old["runs"][side] if old["code"][side] == code[side] else {}
     for number, (side, case, scenario) in enumerate(planned):
-        name, sha256 = f"{case}/{scenario.seed}", hash_value(scenario.model_dump(mode="json"))[:16]
+        name, sha256 = f"{case}/{scenario.seed}", hash_scenario(scenario)
         if runs[side].get(name, {}).get("scenario") != sha256:
             runs[side][name] = {"scenario": sha256, **PLAYS[side](scenario)}
             FORMAT.write(file, {**FORMAT.head, "suite": SUITE, "code": code, "runs": runs})

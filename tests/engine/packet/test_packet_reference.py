@@ -76,6 +76,22 @@ NETWORKS: dict[str, tuple[list, list]] = {
         [{"sender": "reno", **BASE}, {"sender": "cubic", **BASE, "workload": {"kind": "rate", "rate_Bps": 1e5}}],
     ),
     "random loss": ([LINK], [{"sender": "cubic", **BASE, "loss_rate": 0.03}, {"sender": "reno", **BASE, "loss_rate": 0.2}]),
+    "linux hosts": (
+        [LINK],
+        [
+            {"sender": sender, **BASE, "start_s": 0.01 * i, "burst_s": 0.001, "handshake": True, "duplicate_acks": "hold"}
+            | {"receiver": {"ack_every": 2}}
+            for i, sender in enumerate(
+                (
+                    "bbr1:departure_time=1,even_windows=1",
+                    "cubic:linux_module=1,prr=1",
+                    "reno:prr=1",
+                    "westwood:tick_ms=4",
+                    "hybla:delayed_acks=1",
+                )
+            )
+        ],
+    ),
     "delayed acks": ([LINK], [{"sender": "reno", **BASE, "receiver": {"ack_every": 4}}, {"sender": "reno", **BASE}]),
     "jitter": (
         [LINK],

@@ -216,12 +216,13 @@ def test_plain_is_what_a_scenario_without_a_profile_is() -> None:
 
 
 def test_linux_completes_what_a_scenario_leaves_open() -> None:
-    flows = [{"sender": "bbr1", "rtt_ms": 40}, {"sender": "cubic:hystart=0", "rtt_ms": 40, "burst_s": 0, "name": "mine"}]
+    flows = [{"sender": "bbr1", "rtt_ms": 40}, {"sender": "cubic:linux_module=0", "rtt_ms": 40, "burst_s": 0, "name": "mine"}]
     flows += [{"sender": "reno", "rtt_ms": 40, "receiver": {"ack_every": 4}, "jitter": {"kind": "none"}}]
     first, second, third = as_run(read_scenario(scenario_with(profile="linux", seed=3, flows=flows))).flows
-    assert first.sender == "bbr1:pacing_margin=0.01,extra_acked=1,even_windows=1"
+    assert first.sender == "bbr1:pacing_margin=0.01,extra_acked=1,even_windows=1,departure_time=1"
     assert (first.name, first.burst_s, first.receiver.ack_every) == ("bbr1", BURST_S, 2)
-    assert (second.sender, second.name, second.burst_s) == ("cubic:hystart=0", "mine", 0)
+    assert (first.handshake, first.duplicate_acks) == (True, "hold")
+    assert (second.sender, second.name, second.burst_s) == ("cubic:linux_module=0,prr=1", "mine", 0)
     assert (third.receiver.ack_every, third.jitter.kind) == (4, "none")
     starts = [flow.start_s for flow in (first, second, third)]
     assert len(set(starts)) == 3 and min(starts) > 0 and max(starts) < 0.04

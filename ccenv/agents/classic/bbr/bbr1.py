@@ -49,6 +49,9 @@ sender = Cca(
         Parameter("pacing_margin", 0.0, low=0, high=0.5, optional=True),
         switch("extra_acked", optional=True),  # the window grows by what aggregated ACKs deliver at once, as in Linux since 5.1
         switch("even_windows", optional=True),  # even targets in segments, two more while it probes, as in Linux
+        switch(
+            "departure_time", optional=True
+        ),  # phases end by what is in flight when the next packet leaves, as in Linux since 5.1
         switch("no_conservation", optional=True),  # keep the window after a loss, as the fluid model of [BBR-fluid] does
     ),
     fields=(
@@ -113,14 +116,19 @@ def on_ack(state: Any, ack: Any) -> None:
 
 
 @kernel
+def _quantum_bytes(state: Any) -> float:
+    """Return the send quantum (4.2.2)."""
+    if state.pacing_rate_Bps < QUANTUM_SMALL_Bps:
+        return float(state.mss_bytes)
+    if state.pacing_rate_Bps < QUANTUM_MEDIUM_Bps:
+        return 2.0 * state.mss_bytes
+    return float(min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES))
+
+
+@kernel
 def _inflight_bytes(state: Any, gain: float) -> float:
     """Return gain * BDP plus three send quanta (4.2.3.2)."""
-    if state.pacing_rate_Bps < QUANTUM_SMALL_Bps:
-        quantum_bytes = state.mss_bytes
-    elif state.pacing_rate_Bps < QUANTUM_MEDIUM_Bps:
-        quantum_bytes = 2.0 * state.mss_bytes
-    else:
-        quantum_bytes = min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES)
+    quantum_bytes = _quantum_bytes(state)
     if state.even_windows == 0.0:
         return gain * state.bandwidth_Bps * state.rtprop_s + QUANTA * quantum_bytes
     # bbr_bdp, bbr_tso_segs_goal and bbr_quantization_budget of Linux
@@ -130,6 +138,16 @@ def _inflight_bytes(state: Any, gain: float) -> float:
     if state.mode == PROBE_BW and state.phase == 0.0:
         segments += 2.0
     return segments * state.mss_bytes
+
+
+@kernel
+def _inflight_at_departure(state: Any, ack: Any, inflight_bytes: float) -> float:
+    """Return what is in flight when pacing lets the next burst go, that burst too while probing (bbr_packets_in_net_at_edt)."""
+    if state.departure_time == 0.0:
+        return inflight_bytes
+    if state.pacing_gain > 1.0:
+        inflight_bytes += max(1.0, math.floor(_quantum_bytes(state) / state.mss_bytes)) * state.mss_bytes
+    return max(0.0, inflight_bytes - state.bandwidth_Bps * ack.held_s)
 
 
 @kernel
@@ -173,7 +191,7 @@ def _update_extra(state: Any, ack: Any) -> None:
 def _check_phase(state: Any, ack: Any) -> None:
     """Advance the gain cycle (4.3.4.3)."""
     long_enough = ack.now_s - state.phase_start_s > state.rtprop_s
-    before_bytes = ack.inflight_bytes + ack.acked_bytes + state.lost_bytes
+    before_bytes = _inflight_at_departure(state, ack, ack.inflight_bytes + ack.acked_bytes + state.lost_bytes)
     if state.pacing_gain > 1.0:
         advance = long_enough and (state.lost_bytes > 0.0 or before_bytes >= _inflight_bytes(state, state.pacing_gain))
     elif state.pacing_gain < 1.0:
@@ -220,7 +238,7 @@ def _check_drain(state: Any, ack: Any) -> None:
     """Leave STARTUP when the pipe is full, and DRAIN when the queue is gone (4.3.3)."""
     if state.mode == bbr.STARTUP and state.full_pipe > 0.0:
         bbr.enter(state, bbr.DRAIN, 1.0 / HIGH_GAIN, HIGH_GAIN)
-    if state.mode == bbr.DRAIN and ack.inflight_bytes <= _inflight_bytes(state, 1.0):
+    if state.mode == bbr.DRAIN and _inflight_at_departure(state, ack, ack.inflight_bytes) <= _inflight_bytes(state, 1.0):
         _enter_probe_bw(state, ack.now_s)
 
 
@@ -228,7 +246,10 @@ def _check_drain(state: Any, ack: Any) -> None:
 def _update_rtprop_and_probe(state: Any, ack: Any) -> None:
     """Update RTprop (4.1.2.3); enter, stay in and leave PROBE_RTT (4.3.5)."""
     expired = state.rtprop_s > 0.0 and ack.now_s > state.rtprop_at_s + RTPROP_WINDOW_S
-    if state.rtprop_s == 0.0 or ack.rtt_s <= state.rtprop_s or expired:
+    if state.rtprop_s == 0.0 and ack.handshake_s > 0.0:
+        state.rtprop_s = ack.handshake_s
+        state.rtprop_at_s = ack.now_s
+    elif state.rtprop_s == 0.0 or ack.rtt_s <= state.rtprop_s or expired:
         state.rtprop_s = ack.rtt_s
         state.rtprop_at_s = ack.now_s
     if expired and state.mode != bbr.PROBE_RTT:

@@ -318,6 +318,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["index"], flow["n_hops"], flow["sender_index"] = index, hops, sender
     flow["path_rtt_s"], flow["told_rtt_s"], flow["rtt_known"] = spec.rtt_s, spec.sender_rtt_s, spec.rtt_known
     flow["access_s"], flow["loss_rate"], flow["burst_s"] = spec.access_s, spec.loss_rate, spec.burst_s
+    flow["handshake_s"], flow["duplicates_hold"] = spec.rtt_s if spec.handshake else 0.0, spec.duplicate_acks == "hold"
     flow["start_s"], flow["stop_s"], flow["ecn"] = spec.start_s, spec.stop_s, CODEPOINTS[spec.codepoint]
     flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
     flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
