@@ -87,13 +87,22 @@ def _sac(config: TrainConfig, env: Any) -> SAC:
 
 
 def _td3(config: TrainConfig, env: Any) -> TD3:
+    if config.offline is not None:
+        from ccenv.training.offline.dataset import read_data
+        from ccenv.training.offline.learner import OfflineTD3
+
+        noise = NormalActionNoise(np.zeros(1), np.full(1, config.td3.noise_std))
+        settings = _off_policy(config.td3) | {"learning_starts": 0}
+        data = read_data(config.offline.data)
+        return OfflineTD3(env, offline=config.offline, data=data, action_noise=noise, **settings)
     size = int(np.prod(env.action_space.shape))
     noise = NormalActionNoise(np.zeros(size), np.full(size, config.td3.noise_std))
     return TD3("MlpPolicy", env, action_noise=noise, policy_delay=config.td3.policy_delay, **_off_policy(config.td3))
 
 
 def _actor_and_critic(model: Any) -> dict[str, Any]:
-    return {"actor": model.policy.actor.optimizer, "critic": model.policy.critic.optimizer}
+    more = {"value": model.value_optimizer} if hasattr(model, "value_optimizer") else {}
+    return {"actor": model.policy.actor.optimizer, "critic": model.policy.critic.optimizer} | more
 
 
 def _policy_and_certificate(model: Any) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from ccenv.training.settings import (
     EvaluationSettings,
     LogSettings,
     MixturePart,
+    OfflineSettings,
     OffPolicySettings,
     PpoSettings,
     RobustSettings,
@@ -72,6 +73,7 @@ class TrainConfig(StrictModel):
         replay: replays paths on which the policy has most to gain (``ccenv.training.recipes.replay``); none: new paths only.
         robust: rounds against a pool of opponents; none: only the environment's own network. Per packet the pool holds patterns
             of the ``external`` delay elements, found by corners and cem on networks drawn for each round.
+        offline: learns from a data set before or instead of an environment, with ``td3``; ``packet`` has its interface.
         recipe: additions to PPO from the literature (``ccenv.training.recipes.settings``).
         warm_start: begin with the weights of this policy's action network (a name, a folder, a file: ``runs/mine-0``), which must
             see the same signals with the same layers; the critic begins anew. Empty: random weights.
@@ -95,6 +97,7 @@ class TrainConfig(StrictModel):
     curriculum: tuple[CurriculumStage, ...] = ()
     replay: ReplaySettings | None = None
     robust: RobustSettings | None = None
+    offline: OfflineSettings | None = None
     recipe: Recipe = Recipe()
     warm_start: str = Field(default="", max_length=400)
     ppo: PpoSettings = PpoSettings()
@@ -159,6 +162,8 @@ class TrainConfig(StrictModel):
             raise ValueError(f"{key}: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         if self.replay is not None:
             self._check_replay()
+        if self.offline is not None:
+            self._check_offline(self.offline)
         for path in fixed_paths(self.environment.paths):
             name = scene_of(path)
             if scene_set(name) == REPORT:
@@ -268,6 +273,18 @@ class TrainConfig(StrictModel):
             raise ValueError("replay needs one flow, no curriculum and no robust rounds")
         if not isinstance(self.environment.paths, PathDistribution):
             raise ValueError("replay: environment.paths must be a distribution")
+
+    def _check_offline(self, offline: OfflineSettings) -> None:
+        from ccenv.training.offline.config import load_data_config
+
+        if self.packet is None or self.algorithm != "td3" or self.mixture or self.num_rows != self.num_envs:
+            raise ValueError("offline: it is for td3 senders per packet, one controlled flow each")
+        if offline.method == "bc" and offline.online_from_step:
+            raise ValueError("offline.online_from_step: behaviour cloning learns no values, so it cannot go on online; use iql")
+        data = load_data_config(offline.data)
+        ours, theirs = self.packet_settings(), data.packet_settings()
+        if ours.policy_interface() != theirs.policy_interface() or ours.weights != theirs.weights:
+            raise ValueError(f"packet: signals, history, action, clock and reward must be those of the data set {data.name!r}")
 
     def _check_logs(self) -> None:
         """Refuse logs of evaluations that do not take place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -17,8 +17,9 @@ from ccenv.envs.curve.core import Core
 from ccenv.envs.curve.distribution import PathDistribution
 from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.settings import REWARD_TERMS, EnvSettings, RewardWeights, weigh
+from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
-from ccenv.envs.packet.task import SharedPacketTask
+from ccenv.envs.packet.task import SharedPacketTask, watched_core
 from ccenv.network.adversary import Adversary
 from ccenv.network.path import Path
 from ccenv.training.path_sets import FIXED, PathSet, path_seed
@@ -246,7 +247,34 @@ def evaluate_packet(
     quarter of an episode's decisions is not measured. Means are over the measured decisions of a network, then over the networks.
     """
     task, batch = cold_task(settings, policy, n_networks)
-    core = task.core
+    step = lambda: task.step(batch.actions(task.observe())[:, None])  # noqa: E731
+    return measure_networks(settings, task.core, step, seed, path_set=path_set)[0]
+
+
+def watch_networks(
+    settings: PacketSettings, sender: Sender, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+) -> tuple[Evaluation, np.ndarray]:
+    """Score a sender that decides by itself in place of the policy of :func:`evaluate_packet`, on the same networks.
+
+    Returns the evaluation, and the score in each network, (n_networks,).
+    """
+    core = watched_core(n_networks, settings.model_copy(update={"staggered": False, "start_rate_share": None}), sender)
+    return measure_networks(settings, core, core.advance, path_set=path_set)
+
+
+def measure_networks(
+    settings: PacketSettings,
+    core: PacketCore,
+    step: Callable[[], np.ndarray],
+    seed: int = 0,
+    *,
+    path_set: PathSet = PathSet.REPORT,
+) -> tuple[Evaluation, np.ndarray]:
+    """Play an episode in each network of a core with ``step``, which returns rewards; see :func:`evaluate_packet`.
+
+    Returns the evaluation, and the score in each network, (n_networks,).
+    """
+    n_networks = core.num_envs
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
 
@@ -254,13 +282,13 @@ def evaluate_packet(
         return core.flow("delivered_bytes"), core.flow("found_lost_bytes"), core.sums.copy(), core.counts.copy()
 
     (before, lost, sums, counts), reward_sums = totals(), np.zeros(n_networks)
-    for step in range(core.episode_steps):
-        if step == warmup:
+    for number in range(core.episode_steps):
+        if number == warmup:
             before, lost, sums, counts = totals()
         if core.truncated().all():
             break
-        rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)
-        reward_sums += rewards.sum(axis=1) * (step >= warmup)
+        rewards = step().reshape(n_networks, -1)
+        reward_sums += rewards.sum(axis=1) * (number >= warmup)
     decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
     weights = np.array([settings.weights.get(name, 0.0) for name in TERM_NUMBERS])
@@ -272,7 +300,7 @@ def evaluate_packet(
     used, share = terms[:, TERM_NUMBERS["utilisation"]], delivered_share(delivered, evaluated)
     capacity_bytes = delivered.sum(axis=1) / np.maximum(used, 1e-9)
     lost_bytes = (core.flow("found_lost_bytes") - lost)[:, evaluated].sum(axis=1)
-    return Evaluation(
+    evaluation = Evaluation(
         score=float(scores.mean()),
         utilisation=float((used * share).mean()),
         queue_bdp=mean["queue"],
@@ -286,6 +314,7 @@ def evaluate_packet(
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
+    return evaluation, scores
 
 
 def cold_task(

@@ -29,7 +29,7 @@ from ccenv.training.path_sets import PathSet
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
 
-CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
+CONFIG, RECORD, CHECKPOINT, BEST, OFFLINE = "config.yaml", "run.json", "checkpoint", "best", "offline"
 FORMAT = Format("ccenv-run", 2, "a record of a training run", older="--restart trains it again", indent=2)
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
@@ -52,6 +52,8 @@ class TrainingResult(TableResult):
         best_evaluation: of that policy on ``PathSet.REPORT``; None without it.
         stopped_early: the score on ``PathSet.STOP`` no longer rose.
         worlds: evaluation of the last policy in each of the config's ``evaluation.worlds``, on ``PathSet.REPORT``.
+        offline: of a run on a data set: its behaviours' scores, the score before it played itself, the coverage
+            (``ccenv.training.offline.report``).
     """
 
     folder: FilePath
@@ -66,6 +68,7 @@ class TrainingResult(TableResult):
     best_evaluation: Evaluation | None
     stopped_early: bool
     worlds: dict[str, Evaluation]
+    offline: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         return f"TrainingResult({self.folder}: {self.steps} steps, score {self.evaluation.score:.4g})"
@@ -115,6 +118,9 @@ def train(
     require_extra("torch", "train")
     check_logs(config.log)
     check_look(config)
+    if config.offline is not None:
+        require_extra("minari", "data")
+        require_extra("pyarrow", "data")
     runs = ResultFolder(folder, "a training run", RECORD, FORMAT, marks=(CONFIG,))
     for settings in config.packet_worlds():
         make_senders(settings.distribution)
@@ -177,7 +183,20 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
             for name, world in config.evaluation.worlds.items()
             if not isinstance(policy, MlpAdversary)
         },
+        offline=_report_offline(config, folder, policy),
     )
+
+
+def _report_offline(config: TrainConfig, folder: FilePath, policy: LearnedPlayer | ShieldSender) -> dict[str, Any] | None:
+    if config.offline is None or not isinstance(policy, PolicySender):
+        return None
+    from ccenv.training.offline.dataset import read_data
+    from ccenv.training.offline.report import report_offline
+
+    before = load_player(folder / OFFLINE, config) if (folder / OFFLINE).is_dir() else None
+    before = before if isinstance(before, PolicySender) else None
+    data = read_data(config.offline.data)
+    return report_offline(data, config.packet_settings(), policy, before, config.evaluation.n_paths)
 
 
 def load_player(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ShieldSender:
@@ -195,7 +214,7 @@ def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingSt
     """Check the folder of an earlier run; return the state to resume from."""
     config_file = folder / CONFIG
     if restart:
-        for part in (CHECKPOINT, BEST):
+        for part in (CHECKPOINT, BEST, OFFLINE):
             shutil.rmtree(folder / part, ignore_errors=True)
     state = read_checkpoint(folder / CHECKPOINT)
     if state is not None and not read_config(config_file).same_run(config):
@@ -226,6 +245,10 @@ def _after_iteration(
                 marks["best_score"], marks["best_steps"] = score, progress.steps
                 (folder / BEST).mkdir(exist_ok=True)
                 _save_policy(folder / BEST, config, policy, {"steps": progress.steps, "select_score": score})
+        begins = 0 if config.offline is None else config.offline.online_from_step
+        if 0 <= progress.steps - begins < config.iteration_steps and begins:
+            (folder / OFFLINE).mkdir(exist_ok=True)
+            _save_policy(folder / OFFLINE, config, learner.player(state), {"steps": progress.steps})
         learner.keep(marks)
         for log in logs:
             log.write(progress, look)

@@ -293,6 +293,26 @@ class Td3Settings(OffPolicySettings):
     policy_delay: int = Field(default=2, ge=1)
 
 
+class OfflineSettings(StrictModel):
+    """Learning from a data set (``ccenv data make``) with the networks and steps of ``td3``.
+
+    Attributes:
+        data: config of the data set: a shipped name or a YAML file. If it is not there, it is made.
+        method: ``"bc"``: behaviour cloning; ``"iql"``: implicit Q-learning.
+        online_from_step: from this step on it plays itself too, and half of each minibatch is its own; 0: never.
+        expectile: of the values of a state's actions that is the value of the state; 0.5: their mean.
+        temperature: of the weights of the imitated actions, per standard deviation of the advantage; 0: all weigh the same.
+        most_weight: largest weight.
+    """
+
+    data: str = Field(default="quick", min_length=1, max_length=400)
+    method: Literal["bc", "iql"] = "iql"
+    online_from_step: int = Field(default=0, ge=0)
+    expectile: float = Field(default=0.8, gt=0, lt=1)
+    temperature: float = Field(default=2.0, ge=0, le=100)
+    most_weight: float = Field(default=100.0, ge=1, allow_inf_nan=False)
+
+
 def check_widths(hidden: tuple[int, ...]) -> None:
     """Raise ValueError for hidden layers that the kernel cannot evaluate."""
     if not all(1 <= width <= MAX_WIDTH for width in hidden):

@@ -322,6 +322,21 @@ def load_data(folder: FilePath) -> Data:
     )
 
 
+def read_data(name: str) -> Data:
+    """Return the data set of a config, by its shipped name or file; it is made if it is not there.
+
+    Raises InputError for a damaged one, or one of another config.
+    """
+    config = load_data_config(name)
+    folder = data_folder(config)
+    if not (folder / "data" / METADATA).is_file():
+        make_data(config)
+    data = load_data(folder)
+    if data.config != config:
+        raise InputError(f"{folder}: made by another config than {name!r} is now: ccenv data make {name} --fresh")
+    return data
+
+
 def _content_hash(config: DataConfig, episodes: list[tuple[Episode, int]]) -> str:
     """Return the hash over the hashes of the chunks, as :func:`_summary` does."""
     hashes, at = [], 0
