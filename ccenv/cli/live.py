@@ -238,7 +238,7 @@ BPF = "bpf"
 
 def command(
     program: Annotated[
-        str, argument("PROGRAM", "A belief program or a shield: a registered name or a .json file.", names("agents"))
+        str, argument("PROGRAM", "A belief program or a shield: a name or a .json file; or ever_delay.", names("agents"))
     ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
@@ -256,8 +256,8 @@ def command(
     Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c -s jitter_s=10ms
     """
     from ccenv.base.errors import unknown_name
-    from ccenv.live.export import ExportError, export_bpf
-    from ccenv.live.export.bpf import compile_bpf, load_exported
+    from ccenv.live.export import ExportError, export_sender
+    from ccenv.live.export.bpf import compile_bpf
 
     held = settings("export", set_)
     if target.startswith("quic"):
@@ -273,8 +273,7 @@ def command(
         raise unknown_name("export target", target, (BPF, "quic:aioquic", "quic:picoquic", "quic:quinn"))
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
-    exported = load_exported(program, held["chooser"])
-    text = export_bpf(exported.program, **held | {"chooser": exported.chooser})
+    text = export_sender(program, **held)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
     _write(out, content, target, held, json)
 

@@ -135,7 +135,14 @@ def export_bpf(
         ("@POLICY@\n", policy),
     ):
         template = template.replace(mark, text)
-    return _head(program, name, constants) + template
+    return _head(program, name, constants) + expand_kernel(template)
+
+
+def expand_kernel(template: str) -> str:
+    """Put in the kernel's types and the hooks that all congestion controls have."""
+    for mark, file in (("@KERNEL_TYPES@\n", "kernel_types.c.in"), ("@KERNEL_HOOKS@\n", "kernel_hooks.c.in")):
+        template = template.replace(mark, resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
+    return template
 
 
 def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:

@@ -41,11 +41,20 @@ struct ccenv_seen {
 	u64 answer; /* of a chooser outside; not used */
 };
 
+#ifdef EVER_DELAY
+/* The rule's state, window in packets and pacing rate after it: STATE_DTYPE of ccenv.live.export.ever_delay. */
+struct ccenv_state {
+	s64 v_q48;
+	u64 x_q24, rate_q6, spare, entry_q24, pacing_rate_Bps;
+	u32 phase, cwnd;
+};
+#else
 /* Beliefs, window in packets and pacing rate after it: STATE_DTYPE. */
 struct ccenv_state {
 	u64 step, C_L, C_U, C_L_lambda, q_U, qdel_L_steps, qdel_U, rate, pacing_rate_Bps, lo, hi;
 	u32 utilised, cwnd, position, asked;
 };
+#endif
 
 static void ccenv_see(struct ccenv_sender *s, const struct ccenv_seen *seen)
 {
@@ -66,6 +75,12 @@ static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
 {
 	const struct flow *f = &s->flow;
 
+#ifdef EVER_DELAY
+	*state = (struct ccenv_state){
+		f->v_q48, f->x_q24, f->rate_q6, f->spare, f->entry_q24, s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
+		f->phase, s->tp.snd_cwnd,
+	};
+#else
 	*state = (struct ccenv_state){
 		f->step, f->C_L, f->C_U, f->C_L_lambda, f->q_U, f->qdel_L_steps, f->qdel_U, f->rate,
 		s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
@@ -75,6 +90,7 @@ static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
 		0, 0, f->utilised, s->tp.snd_cwnd, 0, 0,
 #endif
 	};
+#endif
 }
 
 u64 ccenv_sender_bytes(void)

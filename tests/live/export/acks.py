@@ -60,9 +60,14 @@ def recorded_acks(scenario: dict[str, Any], flow: int = 0) -> np.ndarray:
 
 def host_states(program: Program, acks: np.ndarray, **options: Any) -> np.ndarray:
     """Return what the exported C makes of ACKs, compiled for this machine; skip the test where there is no C compiler."""
-    library = _host_library(export_bpf(program, name="host", **options))
+    return states_of(export_bpf(program, name="host", **options), acks, STATE_DTYPE)
+
+
+def states_of(text: str, acks: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return what a C file makes of ACKs, as ``host_states``."""
+    library = _host_library(text)
     acks = np.ascontiguousarray(acks, ACK_DTYPE)
-    states = np.zeros(len(acks), STATE_DTYPE)
+    states = np.zeros(len(acks), dtype)
     sender = ctypes.create_string_buffer(library.ccenv_sender_bytes())
     for row in range(len(acks)):
         take = library.ccenv_ack if row else library.ccenv_begin
