@@ -42,7 +42,8 @@ RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
 DEFAULT_STEPS = 8  # per Rm
 NEEDS_RATIO = ("starvation", "strong_starvation")
-BESIDE = {("ever_delay", "starvation"): ("copa", "exp_delay")}
+WITH_THEOREM = "ever_delay"
+BESIDE = {(WITH_THEOREM, "starvation"): ("copa", "exp_delay")}
 """Whom a sender with a bound is told beside, by its name and the goal, unless -s beside says otherwise."""
 
 
@@ -138,6 +139,10 @@ def command(
         allowed = {"budget_flow_steps": result.budget_flow_steps}
         others = {name: attacked(other, allowed, None)[0] for name, other in beside.items()}
         data["beside"] = {name: other.value_of(other.worst) for name, other in others.items()}
+    if sender.name == WITH_THEOREM:
+        from ccenv.proofs.theorems.fairness.applied import coverage
+
+        data["theorem"] = coverage(sender, network_path, model, result.scene.steps_per_rtt)
     attacked_scenes = trained_on_scenes(agent)
     spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
     if json:
@@ -152,6 +157,9 @@ def command(
         print_text(spent + again)
         if beside:
             print_text("the same against others: " + ", ".join(f"{name} {value}" for name, value in data["beside"].items()))
+        if "theorem" in data:
+            print_text(f"the theorem's ratio of {data['theorem']['ratio']:.4g} is not promised here, since it takes for granted:")
+            print_text("; ".join(data["theorem"]["broken"]))
         moves = f", its moves are {data['moves']}" if "moves" in data else ""
         print_text(f"wrote {out}; the worst trace is {data['trace']}{moves}")
     return _exit_code(result)

@@ -127,6 +127,8 @@ def property_command(
             raise InputError(f"{prop} is a bound of the lemma suite, which says its own network: leave out {names_given[0]}")
         return _steady(sender, prop, samples, setting, limits, jobs, held, json)
     thresholds = Thresholds(fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
+    if prop == "f-efficient" and sender.partition(":")[0] == "ever_delay":
+        return _from_theorem(sender, thresholds.at_least, model, buffer, held, json)
     rules = (held["upper"], held["lambda_form"], held["loss_detection"])
     sent = fraction(held["sent_share"], "-s sent_share", most=1)
     say = (lambda line: None) if json else print_text
@@ -136,6 +138,24 @@ def property_command(
             sender, prop, thresholds, model, buffer, samples, setting, verifier, out, rules=rules, sent_share=sent, say=say
         )
     return _print_verdict(data, held, json)
+
+
+def _from_theorem(sender: str, at_least: Fraction | None, model: str, buffer: str, held: dict[str, Any], json: bool) -> int:
+    """Tell what the theorem about any number of flows says of f-efficiency; return the exit code."""
+    from ccenv.agents.load import load_sender
+    from ccenv.agents.sender import ClassicSender
+    from ccenv.proofs.claims.claims import LEAST_EFFICIENCY
+    from ccenv.proofs.theorems.fairness.applied import f_efficiency
+
+    loaded = load_sender(sender)
+    assert isinstance(loaded, ClassicSender)
+    data = f_efficiency(loaded, LEAST_EFFICIENCY if at_least is None else at_least, model, buffer)
+    if json:
+        print_json(data | {"settings": held})
+    else:
+        print_text(data["sentence"])
+        print_table(sender, ["what", "value"], [(key, str(data[key])) for key in ("verdict", "reason", "bound") if data[key]])
+    return 3 if data["reason"] else 0
 
 
 def _steady(

@@ -165,7 +165,12 @@ def test_a_bound_is_told_beside_what_others_come_to(capsys, tmp_path, monkeypatc
     assert list(data["beside"]) == ["copa", "exp_delay"]
     _, copa, _ = attack(capsys, "copa", *given)
     assert data["beside"]["copa"] == copa["worst_value"] >= 1.0
-    assert "beside" not in copa
+    assert "beside" not in copa and "theorem" not in copa
+    assert data["theorem"]["certificate"] == "ever_delay" and [line[:3] for line in data["theorem"]["broken"]] == [
+        "(1)",
+        "(2)",
+        "(6)",
+    ]
 
 
 def test_starvation_with_a_ratio(capsys, tmp_path):

@@ -13,10 +13,13 @@ import pytest
 from oracles.fair_flows import MODES, Rule, edges, play
 from oracles.token_link import arrivals, shifts, token_link, work_conserving
 
+from ccenv.agents import make_sender
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
+from ccenv.network.path import make_path
 from ccenv.proofs.certificates.fairness.check import check_fair
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
+from ccenv.proofs.theorems.fairness.applied import coverage
 from ccenv.proofs.theorems.fairness.design import design_of, find, search_design
 from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
 from ccenv.proofs.theorems.fairness.tables import log_bounds
@@ -160,3 +163,53 @@ def test_certificates_of_token_links_take_their_early_service_for_granted():
     for name in ("ever_delay_tokens", "ever_delay_tokens_full"):
         design = read_fair(shipped_fair()[name]).design
         assert Fraction(design.early) == Fraction(design.jitter_rtts)
+
+
+TOKENS = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=100"
+
+
+@pytest.mark.parametrize(
+    ("spec", "arguments", "verdict", "reason"),
+    [
+        ("ever_delay", "--model cbr_delay --at-least 0.64", "verified", None),
+        ("ever_delay", "--model ideal --buffer 9", "verified", None),
+        (TOKENS, "--model ccac --at-least 0.49", "verified", None),
+        ("ever_delay", "--model cbr_delay --at-least 0.65", "unknown", "every f below 0.65"),
+        ("ever_delay", "--model cbr_delay --buffer 8", "unknown", "at least 8.7899"),
+        ("ever_delay", "--model cbr_delay --buffer small", "unknown", "at least 8.7899"),
+        ("ever_delay", "--model ccac", "unknown", "about cbr_delay"),
+    ],
+)
+def test_f_efficiency_follows_from_the_theorem(spec, arguments, verdict, reason, capsys):
+    code = main(["verify", "property", spec, "--property", "f-efficient", *arguments.split(), "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert (data["verdict"], code) == (verdict, 0 if verdict == "verified" else 3)
+    assert (data["reason"] is None) if reason is None else (reason in data["reason"])
+    assert (data["bound"] is None) == (verdict == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "model", "broken"),
+    [
+        ("ever_delay:rm_ms=40", {}, "cbr_delay", ()),
+        ("ever_delay:rm_ms=40", {"buffer_bdp": 8.7}, "cbr_delay", ("(2) nothing is lost: the buffer holds 8.7 C U",)),
+        ("ever_delay", {}, "cbr_delay", ("(1) every flow knows Rm",)),
+        ("ever_delay:rm_ms=30", {}, "cbr_delay", ("(1) every flow knows Rm: rm_ms is 30",)),
+        ("ever_delay:rm_ms=40", {"jitter_ms": 80}, "cbr_delay", ("(1) jitter is at most 1 units: it is 2",)),
+        ("ever_delay:rm_ms=40", {"link_rate_mbps": 7}, "cbr_delay", ("(5) C/N is in [4, 400] Mbit/s: it is 3.5",)),
+        ("ever_delay:rm_ms=40", {}, "ccac", ("(2) the queue is work-conserving",)),
+        (f"{TOKENS},unit_ms=40", {"jitter_ms": 5}, "ccac", ()),
+        (
+            f"{TOKENS},unit_ms=40",
+            {"jitter_ms": 10},
+            "cbr_delay",
+            ("(1) every flow knows Rm up to", "(1) jitter is at most 0.125"),
+        ),
+    ],
+)
+def test_an_attack_tells_which_assumptions_its_network_breaks(spec, path, model, broken):
+    """Time in steps and a start on an empty link always; the others where they are broken, each by one change."""
+    network = make_path(**{"link_rate_mbps": 48, "rtt_ms": 40, "jitter_ms": 40, "buffer_bdp": 20, "n_flows": 2} | path)
+    told = coverage(make_sender(spec), network, model, 8)["broken"]
+    assert told[0].startswith("(1) time") and told[-1].startswith("(6)")
+    assert len(told) == 2 + len(broken) and all(line.startswith(start) for line, start in zip(told[1:-1], broken, strict=True))
