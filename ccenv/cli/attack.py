@@ -111,6 +111,7 @@ def command(
     from ccenv.agents.identity import sender_hash
     from ccenv.agents.learned.zoo import trained_on_scenes
     from ccenv.agents.load import load_sender
+    from ccenv.agents.sender import ClassicSender
     from ccenv.attacks.catalog import PANEL
     from ccenv.attacks.run import DEFAULT_BUDGET, attack, default_budget_s
     from ccenv.attacks.store import FORMAT, AttackFolder
@@ -139,7 +140,7 @@ def command(
         allowed = {"budget_flow_steps": result.budget_flow_steps}
         others = {name: attacked(other, allowed, None)[0] for name, other in beside.items()}
         data["beside"] = {name: other.value_of(other.worst) for name, other in others.items()}
-    if sender.name == WITH_THEOREM:
+    if isinstance(sender, ClassicSender) and sender.name == WITH_THEOREM and not sender.source_sha256:
         from ccenv.proofs.theorems.fairness.applied import coverage
 
         data["theorem"] = coverage(sender, network_path, model, result.scene.steps_per_rtt)
