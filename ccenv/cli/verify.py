@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -147,8 +147,7 @@ def _from_theorem(sender: str, at_least: Fraction | None, model: str, buffer: st
     from ccenv.proofs.claims.claims import LEAST_EFFICIENCY
     from ccenv.proofs.theorems.fairness.applied import f_efficiency
 
-    loaded = load_sender(sender)
-    assert isinstance(loaded, ClassicSender)
+    loaded = cast(ClassicSender, load_sender(sender))
     data = f_efficiency(loaded, LEAST_EFFICIENCY if at_least is None else at_least, model, buffer)
     if json:
         print_json(data | {"settings": held})
