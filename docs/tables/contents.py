@@ -78,6 +78,8 @@ TABLES = {
     "distillation": Table(distillation.results, ("distillation.json",)),
     **{f"fairness-{name}": Table(rows, ("fairness-frontier.json",))
        for name, rows in (("frontier", fairness.frontier), ("utilisation", fairness.utilisations), ("merit", fairness.merit))},
+    **{f"fairness-{name}": Table(rows, ("fairness-attacks.json",))
+       for name, rows in (("attacks", fairness.attacks), ("outside", fairness.outside))},
     "fluid-statements": Table(fluid.statements, ("fluid-statements.json",)),
     "fluid-fit": Table(fluid.fit),
     "fluid-constants": Table(fluid.constants),

@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from oracles.fair_flows import MODES, Rule, edges, play
 from oracles.token_link import arrivals, shifts, token_link, work_conserving
 
 from ccenv.agents import make_sender
+from ccenv.attacks.game import Found, Scene
+from ccenv.attacks.run import CurveArena
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
+from ccenv.network.adversary import load_moves
 from ccenv.network.path import make_path
 from ccenv.proofs.certificates.fairness.check import check_fair
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
@@ -24,6 +28,7 @@ from ccenv.proofs.theorems.fairness.design import design_of, find, search_design
 from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
+DATA = Path(__file__).parents[2] / "docs" / "data"
 FAST = "ever_delay_eighth_fast"
 BEYOND = (
     "ever_delay_full_fast",
@@ -213,3 +218,26 @@ def test_an_attack_tells_which_assumptions_its_network_breaks(spec, path, model,
     told = coverage(make_sender(spec), network, model, 8)["broken"]
     assert told[0].startswith("(1) time") and told[-1].startswith("(6)")
     assert len(told) == 2 + len(broken) and all(line.startswith(start) for line, start in zip(told[1:-1], broken, strict=True))
+
+
+@pytest.mark.parametrize("name", ["small buffer", "no unit"])
+def test_recorded_refutations_replay(name):
+    """Where more than the start is outside the theorem, the stored moves drive two flows beyond its bound, on a legal trace."""
+    row = json.loads((DATA / "fairness-attacks.json").read_text(encoding="utf-8"))[name]
+    stored = load_moves(DATA / "fairness-moves" / f"{name.replace(' ', '-')}.moves.npz")
+    scene = Scene(make_sender(row["command"].split()[2]), stored.header.path, stored.header.model, goal="starvation")
+    arena = CurveArena(scene)
+    replayed = arena.replay(Found(stored.adversary))
+    assert replayed.value == pytest.approx(row["ratio"], rel=1e-6)
+    assert replayed.value > float(read_fair(shipped_fair()["ever_delay"]).bounds.ratio)
+    assert not arena.check(replayed.trace)
+    assert any(line.startswith("(2) nothing is lost") for line in row["broken"])
+
+
+def test_recorded_attacks_stay_below_the_bound_where_only_the_start_is_outside():
+    rows = json.loads((DATA / "fairness-attacks.json").read_text(encoding="utf-8"))
+    inside = {name: row for name, row in rows.items() if "flows" in name}
+    assert len(inside) == 12 and all(row["legal"] and row["flow_steps"] > 19e6 for row in inside.values())
+    assert max(row["ratio"] for row in inside.values()) < float(read_fair(shipped_fair()["ever_delay"]).bounds.ratio)
+    broken = {name: [line[:3] for line in row["broken"]] for name, row in inside.items()}
+    assert broken.pop("8 flows, 24 Mbit/s") == ["(1)", "(5)", "(6)"] and all(one == ["(1)", "(6)"] for one in broken.values())
