@@ -19,8 +19,11 @@ _OF_WORST_CASE = ("metric", "value", "scenario", "adversary", "seed")
 _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
 
 
-def write_record(folder: FilePath, out: FilePath) -> FilePath:
-    """Write the record of a finished run to ``out/SUITE``, and return that folder. Raises InputError if a run is not complete."""
+def write_record(folder: FilePath, out: FilePath, cpu_s: float | None = None) -> FilePath:
+    """Write the record of a finished run to ``out/SUITE``, and return that folder. Raises InputError if a run is not complete.
+
+    ``cpu_s`` is the processor time that it took, where that is known.
+    """
     manifest = read_manifest(folder)
     if not manifest.get("complete"):
         raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")
@@ -54,6 +57,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
         "suite_sha256": suite.sha256,
         "command": f"ccenv bench run {suite.name}",
         **{name: manifest[name] for name in _KEPT},
+        **({} if cpu_s is None else {"cpu_s": cpu_s}),
         "senders": senders,
         "pictures": pictures,
     }

@@ -46,12 +46,12 @@ def reproduction() -> Rows:
         counts = Counter(str(reference["agreement"]) for reference in record["references"])
         total += counts
         row = {"suite": f"[{suite}](#{suite})", "cells": str(record["n_cells"])} | {name: str(counts[name]) for name in names}
-        rows.append(row | {"version": str(record["version"]), "finished": record["finished_at"][:10]})
+        cpu_s = f"{record['cpu_s']:.0f}" if "cpu_s" in record else ""
+        rows.append(row | {"version": str(record["version"]), "finished": record["finished_at"][:10], "CPU (s)": cpu_s})
     cells = str(sum(record["n_cells"] for record in papers().values()))
-    return [
-        *rows,
-        {"suite": "all", "cells": cells} | {name: str(total[name]) for name in names} | {"version": "", "finished": ""},
-    ]
+    all_cpu_s = sum(record.get("cpu_s", math.nan) for record in papers().values())
+    ends = {"version": "", "finished": "", "CPU (s)": "" if math.isnan(all_cpu_s) else f"{all_cpu_s:.0f}"}
+    return [*rows, {"suite": "all", "cells": cells} | {name: str(total[name]) for name in names} | ends]
 
 
 def adaptive(record: dict[str, Any]) -> Rows:

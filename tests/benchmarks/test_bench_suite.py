@@ -24,6 +24,7 @@ from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.run.runner import make_cells, run_suite
 from ccenv.benchmarks.statistics import estimate, interquartile_mean
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite
+from ccenv.benchmarks.suite.fluid import FluidSuite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite
 
@@ -32,7 +33,7 @@ from ccenv.benchmarks.suite.packet import LiveSuite
 def test_shipped_suites_make_cells(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
-    senders = suite.agents or (() if isinstance(suite, LiveSuite) else ("reno",))
+    senders = suite.agents or (() if isinstance(suite, (FluidSuite, LiveSuite)) else ("reno",))
     cells = make_cells(
         suite, [game_player(spec) if isinstance(suite, GameSuite) else agent_player(spec, spec) for spec in senders]
     )

@@ -31,6 +31,7 @@ from ccenv.benchmarks.cells.cell import (
     label_of,
 )
 from ccenv.benchmarks.cells.curve import make_attack_cells, make_curve_cells
+from ccenv.benchmarks.cells.fluid import make_fluid_cells
 from ccenv.benchmarks.cells.game import game_player, make_game_cells
 from ccenv.benchmarks.cells.live import make_live_cells
 from ccenv.benchmarks.cells.packet import FIXED, cells_code, make_packet_cells
@@ -41,6 +42,7 @@ from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import open_cells, open_run
 from ccenv.benchmarks.suite.base import CellData, SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.fluid import FluidSuite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.benchmarks.suite.references import check_all, compute_table
@@ -290,6 +292,8 @@ def make_cells(
         if agents:
             raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
         cells += make_live_cells(suite, additions)
+    elif isinstance(suite, FluidSuite):
+        cells += make_fluid_cells(suite, agents, additions)
     elif isinstance(suite, GameSuite):
         cells += make_game_cells(suite, agents, additions)
     elif isinstance(suite, Suite) and suite.engine == "attack":

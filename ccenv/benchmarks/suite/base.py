@@ -24,7 +24,7 @@ CellData = dict[str, Any]
 
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Aggregate = Literal["mean", "median", "iqm", "min", "max", "std", "sum", "delta_sensitivity", "slope"]
+Aggregate = Literal["mean", "median", "iqm", "min", "max", "std", "sum", "delta_sensitivity", "slope", "range"]
 
 
 class Quantity(StrictModel):
@@ -32,8 +32,9 @@ class Quantity(StrictModel):
 
     Attributes:
         metric: one of the suite's.
-        aggregate: ``slope`` is the least-squares slope over the parameter ``over``; ``delta_sensitivity`` log2(max/min).
-        over: for ``slope``: a parameter.
+        aggregate: ``slope`` is the least-squares slope over the parameter ``over``; ``range`` the largest difference between
+            cells that differ in nothing else; ``delta_sensitivity`` log2(max/min) of a seed's cells, the mean over the seeds.
+        over: for ``slope`` and ``range``: a parameter.
         divided_by: another metric; each cell then counts with the ratio of the two.
         scenario: pattern with ``*``, or a list of them; None: all.
         agent, adversary: None: all.
@@ -51,8 +52,8 @@ class Quantity(StrictModel):
 
     @model_validator(mode="after")
     def _slope_over(self) -> Quantity:
-        if (self.aggregate == "slope") != (self.over is not None):
-            raise ValueError("'over' names the parameter of aggregate 'slope', and only of it")
+        if (self.aggregate in ("slope", "range")) != (self.over is not None):
+            raise ValueError("'over' names the parameter of aggregates 'slope' and 'range', and only of them")
         return self
 
 

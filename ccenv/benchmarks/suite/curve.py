@@ -15,6 +15,7 @@ from ccenv.base.errors import InputError, did_you_mean
 from ccenv.base.foreign import read_yaml
 from ccenv.base.random import uniform
 from ccenv.benchmarks.suite.base import Name, SuiteBase, check_grid, once
+from ccenv.benchmarks.suite.fluid import FluidSuite
 from ccenv.benchmarks.suite.game import GameSuite
 from ccenv.benchmarks.suite.packet import LiveSuite, PacketSuite
 from ccenv.network.metrics.table import Metric, trace_metric
@@ -286,7 +287,7 @@ def validate_suite(data: Any, where: str) -> SuiteBase:
     """Validate a suite's data, of any engine, e.g. from a manifest. Raises InputError."""
     engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
     models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite, "live": LiveSuite}
-    models["game"] = GameSuite
+    models |= {"game": GameSuite, "fluid": FluidSuite}
     if not isinstance(engine, str) or engine not in models:
         raise InputError(f"{where}: engine is {engine!r}.{did_you_mean(str(engine), models)}")
     return validate(models[engine], data, where)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.base.files import canonical_json
 from ccenv.benchmarks.statistics import bootstrap, interquartile_mean
 from ccenv.benchmarks.suite.base import CellData, Quantity, Reference, SuiteBase
 from ccenv.network.metrics import measures
@@ -63,11 +64,27 @@ def compute_quantity(records: list[CellData], quantity: Quantity) -> float | Non
     values = np.array([value for _, value in cells], dtype=np.float64)
     if quantity.aggregate == "slope":
         result = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
-    elif quantity.aggregate == "delta_sensitivity":
-        result = measures.delta_sensitivity(values)
+    elif quantity.aggregate == "delta_sensitivity":  # a set of delays is measured once: a seed each
+        result = float(np.mean([measures.delta_sensitivity(group) for group in _groups(cells, lambda record: record["seed"])]))
+    elif quantity.aggregate == "range":
+        result = max(float(np.ptp(group)) for group in _groups(cells, partial(_all_but, over=quantity.over or "")))
     else:
         result = float(_statistic(quantity)(values))
     return result if math.isfinite(result) else None
+
+
+def _groups(cells: list[tuple[CellData, float]], key: Callable[[CellData], Any]) -> list[list[float]]:
+    """Return the values of cells whose records have the same key, a list per key."""
+    groups: dict[Any, list[float]] = {}
+    for record, value in cells:
+        groups.setdefault(key(record), []).append(value)
+    return list(groups.values())
+
+
+def _all_but(record: CellData, over: str) -> str:
+    """Return what a cell is, less one parameter."""
+    names = ("scenario", "agent", "adversary", "seed", *sorted(record.get("parameters", {})))
+    return canonical_json({name: parameter(record, name) for name in names if name != over})
 
 
 def _statistic(quantity: Quantity) -> Callable[[np.ndarray], np.ndarray]:
@@ -90,7 +107,7 @@ def compute_interval(records: list[CellData], quantity: Quantity) -> tuple[float
         value = _value(record, quantity)
         if value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
-    if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
+    if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "range", "delta_sensitivity", "std"):
         return None
     return bootstrap(list(tasks.values()), _statistic(quantity))
 
