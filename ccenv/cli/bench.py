@@ -85,7 +85,7 @@ def run(
         excluded = {"--agent": agent, "--adversary": adversary, "--metric": metric, "--limit": limit, "--jobs": jobs}
         excluded |= {f"-s {key}": held[key] for key in ("half_width", "beside")}
         excluded |= {"--fresh": fresh} if name == LIVE else {}
-        if others := [option for option, value in excluded.items() if value]:
+        if others := [option for option, value in excluded.items() if value is not None and value is not False]:
             raise InputError(f"{name} plays {PLAYED[name]}: leave out {others[0]}")
         if name == LIVE:
             return _run_live(only, out, held, json)

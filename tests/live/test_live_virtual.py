@@ -204,6 +204,9 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert played[5:] == ["alone/reno/0"]
     assert main(["bench", "run", "kernel-v1", "--only", "alone/tahoe/*", "--out", str(tmp_path)]) == 2
     assert "no run matches ['alone/tahoe/*']" in capsys.readouterr().err
+    for name in ("kernel-v1", "quic-v1", "live-worst-case"):
+        assert main(["bench", "run", name, "-s", "half_width=0"]) == 2
+        assert "leave out -s half_width" in capsys.readouterr().err
 
 
 def test_shipped_runs_are_of_the_cases() -> None:

@@ -66,7 +66,7 @@ class Comparison(TableResult):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for all senders whose runs with several seeds are equal, as those of one flow on a plain link are."""
+        """One line for all senders whose runs with several seeds are equal, as behind an adversary that draws nothing."""
         same = [row.sender for row in self.rows if row.intervals and all(low == high for low, high in row.intervals.values())]
         text = f"{', '.join(same)}: {self.setting.seeds} seeds give one result: nothing is random, so intervals have no width"
         return [text] if same else []
@@ -109,7 +109,7 @@ def compare(
     metrics: Sequence[str] = (),
     duration: str | float = "30s",
     seed: int = 0,
-    seeds: int = 1,
+    seeds: int = 3,
     adversary: str = "",
     attack_flow_steps: int = ATTACK_FLOW_STEPS,
     jobs: int = 1,
@@ -400,12 +400,13 @@ class Setting:
 
     @property
     def phase_jitter(self) -> float:
-        """By how many service times a packet is late at most (``Scenario.phase_jitter``): 0 for one flow, or with a network."""
-        return PHASE_JITTER if self.flows + bool(self.against) > 1 and not self.network else 0.0
+        """By how many service times a packet is late at most, of one flow too (``Scenario.phase_jitter``): 0 with a network."""
+        return 0.0 if self.network else PHASE_JITTER
 
     def scenario(self, spec: str) -> dict[str, Any]:
         """Return the scenario (``ccenv.simulation.read_scenario``) in which a sender runs."""
         flow: dict[str, Any] = {"rtt_s": self.rtt_s, "loss_rate": self.loss_rate}
+        flow["jitter"] = {"kind": "uniform", "max_s": self.phase_jitter * DEFAULT_MSS_BYTES / self.rate_Bps}
         if self.network:
             flow["jitter"] = {"kind": "adversary", "adversary": self.network, "max_s": self.jitter_s}
         flows = [{**flow, "sender": spec} for _ in range(self.flows)]

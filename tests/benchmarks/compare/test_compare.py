@@ -18,7 +18,7 @@ SMALL = {"rate": "12mbps", "rtt": "20ms", "duration": "4s"}
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     bad = tmp_path_factory.mktemp("files") / "bad.py"
     bad.write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
-    return compare(["reno", str(bad), "copa"], flows=2, against="cubic", **SMALL)  # type: ignore[arg-type]
+    return compare(["reno", str(bad), "copa"], flows=2, against="cubic", seeds=1, **SMALL)  # type: ignore[arg-type]
 
 
 def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
@@ -48,7 +48,7 @@ def test_the_whole_run_stands_beside_the_averages(comparison: Comparison) -> Non
 def test_several_seeds_make_means_with_intervals() -> None:
     settings = {**SMALL, "loss_rate": "1%"}
     several = compare(["reno", "copa"], seed=3, seeds=3, **settings)  # type: ignore[arg-type]
-    alone = [compare(["reno"], seed=seed, **settings).rows[0] for seed in (3, 4, 5)]  # type: ignore[arg-type]
+    alone = [compare(["reno"], seed=seed, seeds=1, **settings).rows[0] for seed in (3, 4, 5)]  # type: ignore[arg-type]
     row, values = several.rows[0], [row.throughput_mbps or 0.0 for row in alone]
     assert row.throughput_mbps == pytest.approx(sum(values) / 3)
     low, high = row.intervals["throughput_mbps"]
@@ -59,15 +59,17 @@ def test_several_seeds_make_means_with_intervals() -> None:
     assert first is not None and first.scenario.seed == 3
 
 
-def test_equal_seeds_are_told_and_several_flows_differ() -> None:
-    options: dict[str, Any] = {"rate": "10mbps", "rtt": "20ms", "duration": "6s", "seeds": 2}
-    one, two = (compare(["cubic"], flows=flows, **options) for flows in (1, 2))
-    assert one.warnings == ["cubic: 2 seeds give one result: nothing is random, so intervals have no width"]
-    assert (one.setting.phase_jitter, one.to_dict()["setting"]["phase_jitter"]) == (0.0, 0.0)
-    assert two.warnings == two.to_dict()["warnings"] == []
-    assert two.setting.phase_jitter == 0.5
-    low, high = two.rows[0].intervals["jain"]
-    assert low < high
+def test_seeds_differ_and_equal_ones_are_told() -> None:
+    options: dict[str, Any] = {"rate": "10mbps", "rtt": "20ms", "duration": "6s"}
+    held = compare(["cubic"], network="square", seeds=2, **options)
+    assert held.warnings == ["cubic: 2 seeds give one result: nothing is random, so intervals have no width"]
+    assert (held.setting.phase_jitter, held.to_dict()["setting"]["phase_jitter"]) == (0.0, 0.0)
+    for flows, name in ((1, "rtt_ms"), (2, "jain")):
+        free = compare(["cubic"], flows=flows, **options)
+        assert free.warnings == free.to_dict()["warnings"] == []
+        assert (free.setting.phase_jitter, free.setting.seeds) == (0.5, 3)
+        low, high = free.rows[0].intervals[name]
+        assert low < high
 
 
 def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison) -> None:
@@ -105,7 +107,7 @@ def test_a_run_shorter_than_its_log_has_no_queue() -> None:
 
 
 def test_processes_give_the_same(comparison: Comparison) -> None:
-    again = compare(["reno", "copa"], flows=2, against="cubic", jobs=2, **SMALL)  # type: ignore[arg-type]
+    again = compare(["reno", "copa"], flows=2, against="cubic", seeds=1, jobs=2, **SMALL)  # type: ignore[arg-type]
     assert again.rows == comparison.rows[::2]
 
 
