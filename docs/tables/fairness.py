@@ -1,6 +1,7 @@
 """Fairness for ever: the least RTT at which a ratio is bounded, and recorded attacks.
 
-``python docs/tables/fairness.py`` measures the first; with the word ``attacks`` it makes those that the record lacks.
+``python docs/tables/fairness.py`` measures the first; with the word ``attacks`` it makes those that the record lacks,
+with ``policy`` it plays the policy that was trained in a shield.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ COMMANDS = {
 }
 """Setting -> attack: twelve networks of the theorem, from an empty link, and three outside. Searches that look ahead take four
 open moves at most, so that 8 flows have one that does not."""
+POLICY, WEIGHTS = DOCS / "data" / "fairness-policy.json", DOCS / "data" / "ever-delay-shield.json"
+RULE = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=10,max_share_mbps=60,rm_ms=40"
+SHARES_MBPS, JITTERS_MS, RTT_MS = (60.0, 18.0, 6.0), (0.0, 5.0), 40.0
 MARKERS, LINES = ("o", "s", "^"), ("-", "--", ":")
 
 
@@ -98,6 +102,49 @@ def outside(record: dict[str, Any]) -> Rows:
         }
         for name, row in record.items()
         if "flows" not in name
+    ]
+
+
+def play_shield(spec: str, share_mbps: float, n_flows: int, jitter_ms: float) -> tuple[float, float, float]:
+    """Return mean queue (BDP) and utilisation in Rm 100 to 200 from an empty link, and the Rm until half of C is used."""
+    import numpy as np
+
+    from ccenv.agents.load import load_sender
+    from ccenv.engine.curve.engine import CurveEngine
+    from ccenv.network.path import make_path
+
+    path = make_path(link_rate_mbps=n_flows * share_mbps, rtt_ms=RTT_MS, jitter_ms=jitter_ms, n_flows=n_flows, buffer_bdp=20)
+    engine = CurveEngine([path], model="cbr_delay", senders=[load_sender(spec)] * n_flows, steps_per_rtt=8, seed=0)
+    served, queues = [0.0], []
+    for _ in range(200):
+        engine.advance(8)
+        totals = engine.totals()
+        served.append(float(totals["S"].sum()) / path.bdp_bytes)
+        queues.append(float((totals["A"] - totals["L"] - totals["S"]).sum()) / path.bdp_bytes)
+    half = next((rtts for rtts, gain in enumerate(np.diff(served), 1) if gain >= 0.5), len(queues))
+    return float(np.mean(queues[100:])), (served[200] - served[100]) / 100, float(half)
+
+
+def measure_policy() -> list[dict[str, Any]]:
+    """Return what the bare rule and the policy in its shield do, on the mean of one flow and two, D of 0 and Rm/8."""
+    rows = []
+    for share in SHARES_MBPS:
+        row: dict[str, Any] = {"share_mbps": share}
+        for name, spec in (("rule", RULE), ("policy", str(WEIGHTS))):
+            runs = [play_shield(spec, share, n_flows, jitter_ms) for n_flows in (1, 2) for jitter_ms in JITTERS_MS]
+            means = (round(sum(values) / len(runs), 4) for values in zip(*runs, strict=True))
+            row[name] = dict(zip(("queue_bdp", "utilisation", "half_rtts"), means, strict=True))
+        rows.append(row)
+    return rows
+
+
+def policies(record: list[dict[str, Any]]) -> Rows:
+    """Return the rule beside the policy, a row per share."""
+    heads = {"queue_bdp": "queue, BDP", "utilisation": "utilisation", "half_rtts": "half of C, Rm"}
+    return [
+        {"share, Mbit/s": f"{row['share_mbps']:g}"}
+        | {f"{head}: {name}": f"{row[name][key]:.3g}" for key, head in heads.items() for name in ("rule", "policy")}
+        for row in record
     ]
 
 
@@ -182,6 +229,8 @@ if __name__ == "__main__":
             if found.get(name, {}).get("command") != COMMANDS[name]:
                 found[name] = attack(name)
                 write_atomic(ATTACKS, json_bytes({key: found[key] for key in COMMANDS if key in found}))
+    elif sys.argv[1:] == ["policy"]:
+        write_atomic(POLICY, json_bytes(measure_policy()))
     else:
         record = measure()
         write_atomic(RECORD, json_bytes(record))
