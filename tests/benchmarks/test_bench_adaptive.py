@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from ccenv.base.errors import InputError
-from ccenv.benchmarks.run.adaptive import FIRST_RUNS, MOST_RUNS, Plan, estimate_known, influences
+from ccenv.benchmarks.run import adaptive
+from ccenv.benchmarks.run.adaptive import FEWEST_RUNS, MOST_RUNS, Plan, estimate_known, influences
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.statistics import interquartile_mean
 from ccenv.benchmarks.suite.curve import load_suite
@@ -39,23 +40,25 @@ def test_influence_is_what_a_run_that_counts_more_moves() -> None:
 
 
 def population(kind: str) -> dict[str, Any]:
-    """Scenario -> a draw of one run: of one kind of noise, or of several with very different spread."""
+    """Scenario -> a draw of one run: of few scenarios, of one kind of noise, or of several with very different spread."""
+    if kind == "few":
+        return {"low": lambda g: g.uniform(0, 1), "high": lambda g: g.uniform(0.43, 1.43)}
     if kind == "even":
         return {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.1) for place in range(8)}
     draws: dict[str, Any] = {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.02) for place in range(6)}
     return draws | {"two": lambda g: g.choice([0.2, 0.7]), "wide": lambda g: g.uniform(0, 1)}
 
 
-@pytest.mark.parametrize("kind", ["even", "uneven"])
-def test_the_interval_holds_the_truth_and_the_forecast_the_number_of_runs(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "half_width"), [("few", 0.1), ("even", 0.02), ("uneven", 0.02)])
+def test_the_interval_holds_the_truth_and_the_forecast_the_number_of_runs(kind: str, half_width: float) -> None:
     draws, generator = population(kind), np.random.default_rng(2)
     many = [np.array([draw(generator) for _ in range(20_000)]) for draw in draws.values()]
     truth, inside, runs, forecasts = influences(many)[0], 0, [], []
     for _ in range(120):
         sequence = {name: [float(draw(generator)) for _ in range(MOST_RUNS)] for name, draw in draws.items()}
-        plan = Plan(list(draws), 0.02, lambda name, n, sequence=sequence: sequence[name][:n])
+        plan = Plan(list(draws), half_width, lambda name, n, sequence=sequence: sequence[name][:n])
         plan.advance()
-        assert plan.finished and plan.known is not None and plan.known.half_width <= 0.02
+        assert plan.finished and plan.known is not None and plan.known.half_width <= half_width
         inside += abs(plan.known.iqm - truth) <= plan.known.half_width
         runs.append(plan.rounds[-1]["runs"])
         forecasts.append(plan.rounds[0]["forecast"])
@@ -79,7 +82,7 @@ def test_scenarios_without_a_score_end_the_plan() -> None:
     assert plan.finished and plan.known is None
     partly = Plan(["a", "b"], 0.1, lambda name, n: [None] * n if name == "a" else [0.5] * n)
     partly.advance()
-    assert partly.finished and partly.known is not None and partly.rounds[-1]["runs"] == 2 * FIRST_RUNS
+    assert partly.finished and partly.known is not None and partly.rounds[-1]["runs"] == FEWEST_RUNS
 
 
 def suite_file(folder: Path, **changes: Any) -> str:
@@ -107,7 +110,8 @@ def suite_file(folder: Path, **changes: Any) -> str:
     return str(file)
 
 
-def test_interrupted_runs_end_as_others_do(tmp_path: Path) -> None:
+def test_interrupted_runs_end_as_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive, "FEWEST_RUNS", 12)
     suite = suite_file(tmp_path)
     whole = run_suite(suite, tmp_path / "whole", half_width=0.01, pictures=False)
     assert whole["complete"] and whole["interval"]["reno"]["reached"] and whole["interval"]["vegas"]["reached"]
@@ -115,7 +119,7 @@ def test_interrupted_runs_end_as_others_do(tmp_path: Path) -> None:
         of_agent = [
             record for record in Path(tmp_path, "whole", "cells.jsonl").read_text().splitlines() if f'"{agent}"' in record
         ]
-        assert len(of_agent) == sum(known["runs"].values()) == known["n_runs"] > 2 * FIRST_RUNS
+        assert len(of_agent) == sum(known["runs"].values()) == known["n_runs"] > 12
         entry = next(entry for entry in whole["summary"] if entry["agent"] == agent)
         assert (entry["score"]["iqm"], entry["score"]["low"]) == (known["iqm"], known["low"])
     parts = run_suite(suite, tmp_path / "parts", half_width=0.01, limit=9, pictures=False)
