@@ -346,13 +346,15 @@ def pack(
 
 
 def check(folder: Annotated[Path, argument("DIR", "A submission folder.")], json: JsonOption = False) -> None:
-    """Apply every rule of the board to a submission folder. Exit code 2 and one line for the first that it breaks.
+    """Apply every rule for a folder to it. Exit code 2 and one line for the first that it breaks.
 
     Example: ccenv board check runs/submissions/cc_qdel
     """
+    from ccenv.leaderboard.submission.identity import check_reserved
     from ccenv.leaderboard.submission.reader import read_submission
 
     submission = read_submission(folder)
+    check_reserved(submission.document.name, submission.document.author, submission.player)
     about = describe_submission(submission)
     if json:
         print_json({"folder": folder, **about})

@@ -96,7 +96,9 @@ def command(
         require_picture(out, ALLOWED)
     more = {"jitter": held["jitter"], "adversary": held["adversary"], "seeds": held["seeds"], "limit": held["limit"] or LIMIT}
     with progress_bar("compare") as show:
-        comparison = compare(senders, metrics=metric or [], jobs=jobs or 1, report=show, **network_options, **more)
+        comparison = compare(
+            senders, metrics=metric or [], jobs=1 if jobs is None else jobs, report=show, **network_options, **more
+        )
     if out is not None:
         comparison.plot(out)
     if json:

@@ -140,7 +140,7 @@ def _to_si(value: Any, where: str, at: str) -> Any:
                     name = name.removesuffix(ending) + inside
                     is_list = isinstance(item, list | tuple)
                     converted = (
-                        [_finite(x, where, path) * factor for x in item] if is_list else _finite(item, where, path) * factor
+                        [_quantity(x, where, path) * factor for x in item] if is_list else _quantity(item, where, path) * factor
                     )
             if name in out or (name != key and name in value):
                 raise InputError(f"{where}: {path} is given twice, in two units")
@@ -176,18 +176,18 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
             mss_bytes = _finite(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
             link["buffer_bytes"] = _finite(link.pop("buffer_packets"), where, f"links.{index}.buffer_packets") * mss_bytes
         if "buffer_bdp" in link:
-            rates_Bps = _finite(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
+            rates_Bps = _positive(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
             rtts_s = [
-                _finite(f.get("rtt_s"), where, "rtt_ms")
-                for f in (flows if isinstance(flows, list) else [])
-                if isinstance(f, dict)
+                _positive(flow.get("rtt_s"), where, f"flows.{place}.rtt_ms")
+                for place, flow in enumerate(flows if isinstance(flows, list) else [])
+                if isinstance(flow, dict)
             ]
-            bdp = _finite(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
+            bdp = _positive(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
             mss_bytes = _finite(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
-            least = _finite(link.pop("buffer_least_packets", 0.0), where, f"links.{index}.buffer_least_packets")
-            if least < 0:
-                raise InputError(f"{where}: links.{index}.buffer_least_packets is {least:g}; it must be at least 0")
-            link["buffer_bytes"] = max(bdp * rates_Bps * min(rtts_s, default=0.0), least * mss_bytes)
+            least = _quantity(link.pop("buffer_least_packets", 0.0), where, f"links.{index}.buffer_least_packets")
+            if not rtts_s:
+                raise InputError(f"{where}: flows: at least one is needed, by whose rtt_ms buffer_bdp is a size")
+            link["buffer_bytes"] = max(bdp * rates_Bps * min(rtts_s), least * mss_bytes)
 
 
 def _read_delays(data: dict[str, Any], where: str) -> None:
@@ -210,3 +210,15 @@ def _finite(value: Any, where: str, at: str) -> float:
     if not is_finite(value):
         raise InputError(f"{where}: {at}: a finite number is needed (got {shown(value)})")
     return float(value)
+
+
+def _quantity(value: Any, where: str, at: str) -> float:
+    if (number := _finite(value, where, at)) < 0:
+        raise InputError(f"{where}: {at} is {shown(value)}; it must not be negative")
+    return number
+
+
+def _positive(value: Any, where: str, at: str) -> float:
+    if (number := _quantity(value, where, at)) == 0:
+        raise InputError(f"{where}: {at} is 0; it must be above 0")
+    return number

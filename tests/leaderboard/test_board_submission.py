@@ -305,6 +305,11 @@ def test_command_line(tmp_path: Path, refused, answer) -> None:
     checked = answer(["board", "check", out, "--json"])
     assert checked["sha256"] == packed["sha256"] == read_submission(tmp_path / "sub").sha256
     assert checked["name"] == "cc_qdel"
+    document_file = tmp_path / "sub" / "submission.json"
+    original = document_file.read_text()
+    document_file.write_text(original.replace('"name": "cc_qdel"', '"name": "cubic"'))
+    refused(["board", "check", out], "kept for ccenv's own 'cubic'")
+    document_file.write_text(original)
     payload(WEIGHTS, one_weight(np.nan))(tmp_path / "sub")
     refused(["board", "check", out], "ccenv: error:")
 

@@ -86,6 +86,10 @@ class _Composer(yaml.SafeLoader):
         return node
 
 
+# YAML 1.1 takes 1e12 for a text, YAML 1.2 and everybody else for a number.
+_Composer.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][0-9]+"), list("-+0123456789"))
+
+
 def _value(node: yaml.Node) -> Any:
     tag = node.tag.removeprefix(_TAG)
     if isinstance(node, yaml.MappingNode) and tag == "map":

@@ -18,7 +18,7 @@ from ccenv.adversaries.load import load_adversary
 from ccenv.agents.load import USER_SENDERS, SenderLike, as_sender, load_sender
 from ccenv.agents.python_sender import find_bridge
 from ccenv.agents.sender import ClassicSender, Sender
-from ccenv.base.errors import CcenvError, InputError, MissingFileError, UnknownNameError, shown
+from ccenv.base.errors import CcenvError, InputError, MissingFileError, shown
 from ccenv.base.figure import SUFFIXES, finish, panels, picture, save, table, thin
 from ccenv.base.registry import number
 from ccenv.base.results import TableResult
@@ -225,7 +225,7 @@ def _index_senders(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
 
 
 def _require_sender(spec: str) -> None:
-    """Refuse an unknown name and a missing file before anything runs; any other fault concerns only this sender."""
+    """Refuse what is no sender before anything runs; a fault in somebody's own code concerns only this sender."""
     try:
         if is_python_file(spec):
             hash_files([spec])
@@ -233,10 +233,6 @@ def _require_sender(spec: str) -> None:
             load_sender(spec)
     except MissingFileError as error:
         raise MissingFileError(f"sender {error}{'' if str(error).endswith('?') else '.'} {_SENDERS}") from None
-    except UnknownNameError:
-        raise
-    except CcenvError:
-        pass
 
 
 def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
