@@ -246,7 +246,7 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
         (({"links": [LINK], "flows": []},), "flows"),
         (({"links": [], "flows": [FLOW]},), "links"),
         (({**ONE_LINK, "flows": [{**FLOW, "route": ["bottelneck"]}]},), "Did you mean 'bottleneck'"),
-        (({"links": [{**LINK, "rate_mbps": -1}], "flows": [FLOW]},), "rate_Bps"),
+        (({"links": [{**LINK, "rate_mbps": -1}], "flows": [FLOW]},), "rate_mbps"),
         (({"links": [{**LINK, "rate_mbps": math.nan}], "flows": [FLOW]},), "links.0.rate_mbps: a finite number is needed"),
         (({"links": [{**LINK, "rate_mbps": "fast"}], "flows": [FLOW]},), "links.0.rate_mbps: a finite number .* .got 'fast'"),
         (({"links": [{**LINK, "rate_Bps": 1e6}], "flows": [FLOW]},), "given twice"),

@@ -73,7 +73,7 @@ class TestMain:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'shield'?"),
+            (["trce"], "unknown command 'trce'. Did you mean 'trace'?"),
             (
                 ["trace", "chek"],
                 "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay",

@@ -76,7 +76,7 @@ def _quantile(freedom: float) -> float:
 
 def forecast_runs(known: Known, counts: np.ndarray, half_width: float) -> int:
     """Return how many runs in all the half-width takes, if variances stay: those that are there, then by standard deviation."""
-    standard_error = half_width / stats.norm.ppf((1 + CONFIDENCE) / 2) * len(counts)
+    standard_error = half_width / (STOPPING * stats.norm.ppf((1 + CONFIDENCE) / 2)) * len(counts)
     deviations = np.sqrt(known.variances)
     needed = deviations * deviations.sum() / standard_error**2
     return int(np.ceil(np.maximum(np.minimum(needed, MOST_RUNS), counts).sum()))
