@@ -193,6 +193,12 @@ def test_f_efficiency_follows_from_the_theorem(spec, arguments, verdict, reason,
     assert (data["bound"] is None) == (verdict == "unknown")
 
 
+def test_options_that_the_theorem_does_not_read_are_refused(capsys):
+    for option in ("--at-most", "--T"):
+        assert main(["verify", "property", "ever_delay", "--property", "f-efficient", option, "3"]) == 2
+        assert f"leave out {option}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("spec", "path", "model", "broken"),
     [

@@ -85,8 +85,8 @@ def export_constants(sender: ClassicSender, *, rtt_s: float | None = None) -> di
     """Return the numbers of an export. Raises ExportError where 64 bits cannot hold what comes of them."""
     own = sender.parameters
     rm_s = own["rm_s"] if rtt_s is None else rtt_s
-    for what, value_s in (("an Rm", rm_s), ("a unit", own["unit_s"])):
-        if value_s and not 1e-6 <= value_s <= MOST_US * 1e-6:
+    for what, value_s, given in (("an Rm", rm_s, rtt_s is not None or rm_s), ("a unit", own["unit_s"], own["unit_s"])):
+        if given and not 1e-6 <= value_s <= MOST_US * 1e-6:
             raise ExportError(f"{what} of {value_s:g} s; it must be from 1 us to {MOST_US * 1e-6:.3g} s")
     if not 0 <= own["v"] <= max(own["v"], own["target"]) <= MOST_V:
         share_mbps = math.exp(max(own["v"], own["target"])) / MBPS_IN_BPS

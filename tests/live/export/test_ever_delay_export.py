@@ -121,6 +121,7 @@ def test_the_series_are_exponential_root_and_logarithm():
     [
         ("ever_delay:max_share_mbps=100000", "rates up to 1.8e+05 Mbit/s; from 8e-06 to 2.87e+04 Mbit/s fit 64 bits"),
         ("ever_delay -s rtt_s=9s", "an Rm of 9 s; it must be from 1 us to 8.39 s"),
+        ("ever_delay -s rtt_s=0", "an Rm of 0 s; it must be from 1 us"),
         ("ever_delay -s jitter_s=10ms", "takes no -s jitter_s: its design says D: jitter_rtts"),
         ("ever_delay -s chooser=lo", "takes no -s chooser: nobody chooses"),
         ("ever_delay -s name=a-b", "the kernel takes names of letters, digits and _"),
