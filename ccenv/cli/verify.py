@@ -128,9 +128,9 @@ def property_command(
         return _steady(sender, prop, samples, setting, limits, jobs, held, json)
     thresholds = Thresholds(fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     if prop == "f-efficient" and sender.partition(":")[0] == "ever_delay":
-        unused = {"--at-most": at_most, "--T": samples, "--setting": setting, "--recheck": recheck}
-        if names_given := [option for option, value in unused.items() if value is not None]:
-            raise InputError(f"f-efficient of ever_delay follows from its certificate: leave out {names_given[0]}")
+        options = (("--at-most", at_most), ("--T", samples), ("--setting", setting), ("--recheck", recheck))
+        if unread := [option for option, value in options if value is not None]:
+            raise InputError(f"f-efficient of ever_delay follows from its certificate: leave out {unread[0]}")
         return _from_theorem(sender, thresholds.at_least, model, buffer, held, json)
     rules = (held["upper"], held["lambda_form"], held["loss_detection"])
     sent = fraction(held["sent_share"], "-s sent_share", most=1)

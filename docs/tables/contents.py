@@ -80,6 +80,7 @@ TABLES = {
        for name, rows in (("frontier", fairness.frontier), ("utilisation", fairness.utilisations), ("merit", fairness.merit))},
     **{f"fairness-{name}": Table(rows, ("fairness-attacks.json",))
        for name, rows in (("attacks", fairness.attacks), ("outside", fairness.outside))},
+    "fairness-policy": Table(fairness.policies, ("fairness-policy.json",)),
     "fluid-statements": Table(fluid.statements, ("fluid-statements.json",)),
     "fluid-fit": Table(fluid.fit),
     "fluid-constants": Table(fluid.constants),
