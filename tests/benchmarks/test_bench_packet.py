@@ -191,10 +191,6 @@ def test_web_has_the_mean_gap_and_the_pareto_sizes() -> None:
     assert sizes[0] >= 2000  # the smallest of a Pareto distribution of shape 1.2 and mean 12000
     assert sizes[len(sizes) // 2] == pytest.approx(2000 * 2 ** (1 / 1.2), rel=0.15)
     assert expand({"flows": [flow]}, duration_s=100, key=9)[0] == networks[-1]
-    named = {**flow, "name": "web", "web": {**flow["web"], "large_bytes": 4000}}
-    flows = expand({"flows": [named]}, duration_s=100, key=9)[0]["flows"]
-    assert [f["workload"] for f in flows] == [f["workload"] for f in networks[-1]["flows"]]
-    assert all((f["name"] == "web-large") == (f["workload"]["size_bytes"] >= 4000) for f in flows)
 
 
 def test_copies_relative_times_and_rate_steps() -> None:

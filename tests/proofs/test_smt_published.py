@@ -23,6 +23,7 @@ from ccenv.proofs.claims.fairness import (
     algorithm1_claims,
     algorithm1_query,
     dctcp_query,
+    delay_aimd_query,
     program_query,
     step_query,
 )
@@ -159,6 +160,17 @@ def test_marks_keep_a_flow_from_starving_in_short_cycles() -> None:
     for changed in ({f"marked_{marked}": False}, {"mark_above": values["mark_above"] * 2}):
         with pytest.raises(ReplayError, match=r"marked|threshold"):
             replay(query.setting, values | changed, frozenset(), 1, query.sender.decider(), 2)
+
+
+@pytest.mark.slow
+def test_aimd_on_delay_starves_no_flow_in_short_cycles() -> None:
+    """[Starvation] s.6.2; the smaller ratio's cycle replays exactly, and not with another window."""
+    assert Verifier(60).decide(delay_aimd_query(Fraction(10), 7)).verdict == "verified"
+    query = delay_aimd_query(Fraction(3, 2), 7)
+    values = Verifier(60).decide(query).values
+    replay(query.setting, values, frozenset(), 1, query.sender.decider(), 2)
+    with pytest.raises(ReplayError):
+        replay(query.setting, values | {"alpha": values["alpha"] * 2}, frozenset(), 1, query.sender.decider(), 2)
 
 
 def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:

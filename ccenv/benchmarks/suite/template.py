@@ -5,8 +5,7 @@ Besides the keys of a scenario (docs/simulation.md) a template's flows may have
 - ``copies`` and ``start_every_s`` or ``start_every_rtts``: so many flows, each starting so much after the one before;
 - keys that end in ``_rtts``: times in units of the flow's own rtt (``start_rtts``, ``max_rtts`` of a jitter box);
 - ``pyramid``: short-run flows that come one by one and leave in reverse order ([4CP] s.5.1);
-- ``web``: finite transfers at exponential gaps with Pareto sizes of shape 1.2 ([4CP] s.5.1); those of at least ``large_bytes``,
-  where that is given, are flows of the name with ``-large`` added;
+- ``web``: finite transfers at exponential gaps with Pareto sizes of shape 1.2 ([4CP] s.5.1);
 
 and links ``rate_steps`` with ``rate_times``, a multiple of the link's first rate, and ``red`` with ``min_share`` and
 ``max_share`` of ``buffer_packets``.
@@ -139,7 +138,7 @@ def _pyramid(flow: dict[str, Any], duration_s: float) -> tuple[list[dict[str, An
 
 
 def _web(flow: dict[str, Any], duration_s: float, key: int, index: int) -> list[dict[str, Any]]:
-    spec = _keys(flow.pop("web"), "web", ("mean_size_bytes", "mean_gap_s", "start_s", "large_bytes"))
+    spec = _keys(flow.pop("web"), "web", ("mean_size_bytes", "mean_gap_s", "start_s"))
     if not spec["mean_gap_s"] > 0 or not spec["mean_size_bytes"] > 0:
         raise InputError("web: mean_gap_s and mean_size_bytes must be above 0")
     smallest = spec["mean_size_bytes"] * (PARETO_SHAPE - 1) / PARETO_SHAPE
@@ -150,8 +149,7 @@ def _web(flow: dict[str, Any], duration_s: float, key: int, index: int) -> list[
         if at_s >= duration_s:
             break
         size = smallest / (1.0 - uniform(float(key), float(index), 2.0, float(draw))) ** (1 / PARETO_SHAPE)
-        large = {"name": f"{flow.get('name', flow['sender'])}-large"} if size >= spec.get("large_bytes", math.inf) else {}
-        flows.append({**flow, **large, "start_s": at_s, "workload": {"kind": "finite", "size_bytes": math.ceil(size)}})
+        flows.append({**flow, "start_s": at_s, "workload": {"kind": "finite", "size_bytes": math.ceil(size)}})
     return flows
 
 

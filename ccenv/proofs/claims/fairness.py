@@ -16,7 +16,7 @@ from ccenv.proofs.formulas.encode import SmtSender
 from ccenv.proofs.formulas.setting import BeliefRules, Setting
 from ccenv.proofs.formulas.view import View
 from ccenv.proofs.senders.rate_based import RateDelay
-from ccenv.proofs.senders.window import Aimd, Dctcp
+from ccenv.proofs.senders.window import Aimd, Dctcp, DelayAimd
 from ccenv.proofs.solver.terms import Formula, all_of, any_of, implies, negate
 
 APART = "cbr_delay"
@@ -175,8 +175,14 @@ def dctcp_query(ratio: Fraction, samples: int = 8, flows: int = 2, model: str = 
     return _cycle(Dctcp(), *_gain_ratio(ratio), Setting(model, "infinite", samples), flows)
 
 
+def delay_aimd_query(ratio: Fraction, samples: int = 7, flows: int = 2, model: str = APART) -> Query:
+    """Ask whether two flows of AIMD on delay can repeat a cycle in which one starves ([Starvation] s.6.2)."""
+    return _cycle(DelayAimd(), *_gain_ratio(ratio), Setting(model, "infinite", samples), flows)
+
+
 QUERIES: Mapping[str, Callable[[Fraction, int, int, str], Query]] = {
     "aimd": aimd_query,
+    "aimd_delay": delay_aimd_query,
     "rate_delay": algorithm1_query,
     "dctcp": dctcp_query,
 }

@@ -313,3 +313,46 @@ class Dctcp(WindowSender):
             factor = Fraction(1, 2) if run.echoes[max(0, t - 2)] else Fraction(3, 4)
             return max(run.alpha, factor * state["cwnd"]), UNPACED, {"recover": run.E[t - 1]}
         return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
+
+
+@dataclass(frozen=True)
+class DelayAimd(WindowSender):
+    """AIMD on delay ([Starvation] s.6.2): plus one MSS per Rm; halved when the newest byte has waited long, once per round trip.
+
+    Deviation from the agent ``aimd_delay``: a delay is read in whole Rm, and losses are ignored.
+
+    Attributes:
+        threshold_steps: delay beyond Rm at which the window is halved, in steps; above D.
+    """
+
+    threshold_steps: int = 2
+    name: str = "aimd_delay"
+
+    def needs(self, setting: Setting) -> Needs:
+        """Read one delay."""
+        return Needs(delays=frozenset({self.threshold_steps}))
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare also the sequence number whose delivery ends a reduction."""
+        super().declare(view, make)
+        view.extra["recover"] = make.series("recover", view.setting.samples)
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """Halve on a long delay unless still reducing; else add one MSS."""
+        cwnd, recover = window_of(view), view.extra["recover"]
+        cuts = all_of([view.late[t - 1][self.threshold_steps], recover[t - 1] <= view.S[t - 1]])
+        yield view.rate[t] == UNPACED
+        yield cwnd[t] == choose(cuts, larger(view.alpha, cwnd[t - 1] / 2), cwnd[t - 1] + view.alpha)
+        yield recover[t] == choose(cuts, view.E[t - 1], recover[t - 1])
+        if t == 1:
+            yield recover[0] == view.S[0]
+
+    def start(self, run: Run) -> dict[str, Any]:
+        """Not reducing at sample 0."""
+        return {"recover": run.S[0]}
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        """Compute the window."""
+        if run.late[t - 1][self.threshold_steps] and state["recover"] <= run.S[t - 1]:
+            return max(run.alpha, state["cwnd"] / 2), UNPACED, {"recover": run.E[t - 1]}
+        return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
