@@ -222,7 +222,7 @@ def group() -> None:
 
 @app.command("check")
 def check_command(
-    file: Annotated[str, argument("FILE", "A certificate (.certificate.json, also .xz), or a shipped theorem.")],
+    file: Annotated[str, argument("FILE", "A certificate (.certificate.json, .fairness.json, also .xz), or a shipped theorem.")],
     solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
     set_: SettingsOption = None,

@@ -11,6 +11,7 @@ from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.foreign import is_file, read_bounded, read_lines
 from ccenv.base.renamed import today
 from ccenv.proofs.certificates.check import Refusal, check
+from ccenv.proofs.certificates.fairness.reading import shipped_fair
 from ccenv.proofs.certificates.reading import MAX_BYTES, Certificate, parse_certificate
 
 SUFFIXES = (".certificate.json", ".certificate.json.xz")
@@ -65,7 +66,7 @@ def find(text: str) -> FilePath:
         return FilePath(text)
     names = {file.name.removesuffix(SUFFIXES[1]): file for file in shipped_folder().glob(f"*{SUFFIXES[1]}")}
     if (name := today(text)) not in names:
-        raise unknown_name("certificate", text, names)
+        raise unknown_name("certificate", text, [*names, *shipped_fair()])
     return names[name]
 
 

@@ -40,6 +40,7 @@ def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
         same = "every flow has the same Rm, at most U, a time that all know, knows Rm"
     else:
         same = "every flow has the same Rm, knows it"
+    chosen = "" if design.freedom == "1" else ", and v_i follows the rule whatever rate is chosen"
     if early != "0":
         same += f" up to an error: what it takes for Rm is at most e = {early} U longer"
         link = (
@@ -51,7 +52,8 @@ def assumptions(design: DesignData, bounds: BoundsData) -> list[str]:
         link = "One work-conserving FIFO queue of constant rate C that loses nothing: the buffer holds "
     return [
         f"Time and bytes are continuous and rates are positive; {same}, and runs with the same "
-        f"parameters; the jitter D = {design.jitter_rtts} {unit} is a true upper bound.",
+        f"parameters; none is in its start, settles after it or repairs a loss{chosen}; the jitter "
+        f"D = {design.jitter_rtts} {unit} is a true upper bound.",
         f"{link}C ({bounds.rtt_rtts} {unit} - {unit} - D).",
         "Jitter of each flow apart in [0, D], in order, after the queue; receiver and path of the ACKs share this D. "
         "Jitter before the queue is not covered.",
