@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,17 @@ def test_limits_tells_the_totals_of_reproduction() -> None:
     total = {name: int(cell) for name, cell in build("reproduction")[-1].items() if cell.isdigit() and name != "cells"}
     text = f"{total['reproduced']} of {sum(total.values())} statements reproduced"
     text += f", {total['same direction']} in direction only, {total['not reproduced']} not"
+    of_kind = Counter[tuple[str, bool]]()
+    for record in suites.papers().values():
+        for row in record["references"]:
+            kind = "number" if " within a factor " in row["claim"] else "rank" if "our own" in row["claim"] else "bound"
+            of_kind.update({(kind, row["agreement"] == "reproduced"): 1})
+    number, rank, bound = (f"{of_kind[kind, True]}" for kind in ("number", "rank", "bound"))
+    all_of = {kind: of_kind[kind, True] + of_kind[kind, False] for kind in ("number", "rank", "bound")}
+    text += (
+        f"; {all_of['number']} compare with a number ({number} reproduced), {all_of['rank']} rank two of our own values ({rank})"
+    )
+    text += f", {all_of['bound']} are bounds ({bound})"
     assert text in (DOCS / "limits.md").read_text("utf-8")
 
 
