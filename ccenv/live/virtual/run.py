@@ -16,13 +16,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.interrupts import stopping
 from ccenv.base.kernels.cache import cache_folder
 from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes
 from ccenv.live.emulator.layout import STAMPED
@@ -230,7 +231,8 @@ def run_virtual(
         try:
             for end in guest_ends:
                 end.close()
-            serve(memory, question.fileno(), answer.fileno())
+            with stopping(partial(_abandon, guest.pid, folder)):  # Ctrl-C: the emulator's kernel would outlast what is left of us
+                serve(memory, question.fileno(), answer.fileno())
             ended = memory.run["log_rows"][0] >= len(memory.flow_log)
             if not ended:
                 answer.close()
@@ -304,6 +306,11 @@ def _kill(pid: int) -> None:
     """End all processes of a guest."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _abandon(pid: int, folder: Path) -> None:
+    _kill(pid)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_all(pid: int) -> None:
