@@ -82,10 +82,11 @@ ACTIONS = (
     Action(
         "cwnd_exp2_even",
         "cwnd",
-        "cwnd * 2^(step*a + 0.07*(change of a random level) - pull*log2(rate / 8 Mbit/s)), rate = cwnd/srtt, at least 1/8 "
-        "segment; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two segments at 1",
+        "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
+        "interval was lost; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two "
+        "segments at 1",
         "",
-        {"step": (0.5, 0.01, 4.0), "pull": (0.05, 0.0, 0.5)},
+        {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
 )
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
@@ -97,8 +98,6 @@ MIN_CWND_SEGMENTS = 2.0
 PROBE_PACING_GAIN = 2.0
 EVEN_PROBE = 0.07
 """Change of the window (log2) per change of the random level with ``cwnd_exp2_even``."""
-EVEN_RATE_Bps = 1e6
-"""Rate to which ``cwnd_exp2_even`` pulls: at the same action of all flows, larger ones fall and smaller ones rise."""
 EVEN_SEGMENTS = 0.125
 """Least window of ``cwnd_exp2_even``: below one segment a single packet is in flight, paced."""
 RISEN_RTTS, LOST_SHARE = 0.25, 0.1
@@ -156,8 +155,9 @@ def set_by_action(number, first, second, a, m):
         else:
             if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
                 cwnd_bytes *= 0.5
-            pulled = second * np.log2(cwnd_bytes / m.srtt_s / EVEN_RATE_Bps) if m.srtt_s > 0.0 else 0.0
-            cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change - pulled)
+            cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change)
+            if m.lost_bytes > second * (m.lost_bytes + m.acked_bytes):
+                cwnd_bytes = min(cwnd_bytes, 0.5 * m.cwnd_bytes)
         cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
         gain = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
         return (gain * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes

@@ -60,9 +60,6 @@ def test_raw_signals_have_their_units() -> None:
     assert seen["queue_delay_ms"] == pytest.approx(10.0) and seen["inflight_segments"] == 10.0
 
 
-EVEN = 2.0 ** (0.39 - 0.05 * np.log2(0.6))  # 30 kB per 0.05 s are 0.6 times 8 Mbit/s
-
-
 def test_actions_set_what_their_formulas_say() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
     state |= {"shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
@@ -76,11 +73,24 @@ def test_actions_set_what_their_formulas_say() -> None:
         "cwnd_exp2_over": (2 * 30e3 / 0.05, 30e3),
         "cwnd_exp2_probe": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
         "rate_exp2_over": (1e6 * 2.0**0.15, np.inf),
-        "cwnd_exp2_even": (2 * 30e3 * EVEN / 0.05, 30e3 * EVEN),
+        "cwnd_exp2_even": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
     }
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]
         assert set_by_action(number, first, second, 0.5, measured(**state)) == pytest.approx(wanted[row.name]), row.name
+
+
+def test_where_a_quarter_is_lost_the_window_halves() -> None:
+    number = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_even")
+    for lost_bytes, a, factor in (
+        (1e3, 1.0, 2.0**0.5),
+        (1.1e3, 1.0, 0.5),
+        (3e3, 0.0, 0.5),
+        (3e3, -1.0, 0.5),
+        (0.0, -1.0, 2.0**-0.5),
+    ):
+        state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost_bytes, acked_bytes=3e3)
+        assert set_by_action(number, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost_bytes, a)
 
 
 def test_an_action_that_is_no_number_is_the_smallest_one() -> None:
