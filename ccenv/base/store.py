@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, TypeVar
@@ -74,8 +74,8 @@ class ResultFolder:
         self.stored: dict[str, Any] | None = None
         self._form, self._key, self._fresh, self._owns, self._parts = form, key, fresh, owns, parts
         self._open = ExitStack()
-        self._made = not path.exists()
-        own = self._made or (path.is_dir() and (is_empty(path) or any((path / name).exists() for name in (record, *marks))))
+        self._made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        own = bool(self._made) or (path.is_dir() and (is_empty(path) or any((path / name).exists() for name in (record, *marks))))
         if not own:
             raise InputError(f"{path}: holds something else than {what}; choose another --out")
 
@@ -115,9 +115,12 @@ class ResultFolder:
                 raise InputError(f"{self.path}: {told}; choose another --out, or --fresh to discard it")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Unlock the folder; if the work failed before it stored anything, a folder that was made here is gone."""
+        """Unlock the folder; if the work failed before it stored anything, folders that were made here are gone."""
         if kind is not None and self._made and is_empty(self.path):
             shutil.rmtree(self.path, ignore_errors=True)
+            with suppress(OSError):  # somebody else's, or not empty
+                for folder in self._made[1:]:
+                    folder.rmdir()
         self._open.close()
 
     def clear(self, keep: Iterable[str] = ()) -> None:

@@ -463,7 +463,11 @@ def list_command(
 
     Example: ccenv list agents
     """
-    items = [item for item in _items(kind) if tag is None or tag in item.tags]
+    items = _items(kind)
+    if tag is not None:
+        if tag not in (tags := sorted({tag for item in items for tag in item.tags})):
+            raise unknown_name(f"tag of {kind}", tag, tags)
+        items = [item for item in items if tag in item.tags]
     if json:
         print_json([{"name": item.name, "summary": item.summary, "tags": item.tags} for item in items])
     else:

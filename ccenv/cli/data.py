@@ -1,4 +1,4 @@
-"""``ccenv data``: data sets of transitions of many senders (docs/learning.md)."""
+"""``ccenv data``: data sets of transitions of many senders (docs/training.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 EXIT_NOT_LEGAL = 1
 
-app = typer.Typer(help="Data sets of transitions, for learning without an environment.")
+app = typer.Typer(
+    help="Data sets of transitions, for learning without an environment.\n\nExample: ccenv data make quick", no_args_is_help=True
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Hold the commands of ``ccenv data``."""
+    """Data sets of transitions, for learning without an environment.
+
+    Example: ccenv data make quick
+    """
 
 
 @app.command()

@@ -49,6 +49,7 @@ def command(
     from ccenv.proofs.games.boards import explore
     from ccenv.proofs.games.figure import draw_steps
     from ccenv.proofs.games.game import load_game
+    from ccenv.proofs.games.players import require_sender
     from ccenv.proofs.games.values import ramp_steps, steps_to, theorem_rows
 
     if learn is not None:
@@ -57,6 +58,7 @@ def command(
         return _learn(name, learn, out, json)
     if steps and sender != "optimal":
         raise InputError("--steps counts steps under best play of both sides: no --sender goes with it")
+    require_sender(sender)
     game = load_game(name)
     if loss is not None:
         game = game.changed(loss=int(loss) if loss.lstrip("-").isdecimal() else loss)

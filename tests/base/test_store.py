@@ -96,7 +96,7 @@ def test_fresh_removes_what_the_command_made_and_nothing_else(tmp_path: Path) ->
 
 def test_a_folder_that_holds_nothing_after_a_refusal_is_gone(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
-    for name in ("made", "given"):
+    for name in ("made", "parent/made", "given"):
         with pytest.raises(InputError, match="no such sender"), open_folder(tmp_path / name):
             raise InputError("no such sender")
     assert [file.name for file in tmp_path.iterdir()] == ["given"]

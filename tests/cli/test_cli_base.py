@@ -82,6 +82,8 @@ class TestMain:
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
             (["list", "models", "--frobnicate"], "No such option: --frobnicate"),
             (["--frobnicate"], "No such option: --frobnicate"),
+            (["list", "models", "--tag", "x"], "unknown tag of models 'x'."),
+            (["solve", "cbr_small", "--sender", "randm"], "unknown sender of a game 'randm'. Did you mean 'random'?"),
             (["trace", "check", "/absent.npz"], "/absent.npz: cannot be read (No such file or directory)"),
         ],
     )

@@ -61,6 +61,15 @@ SENDERS = ("optimal", *_RULES, *PROGRAMS, *(BOUNDS + name for name in PROGRAMS),
 Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
+def require_sender(name: str) -> None:
+    """Raise UnknownNameError for a name that ``sender_on`` does not know, before a game is solved."""
+    if name not in SENDERS and not name.endswith(".safetensors"):
+        try:
+            program_of(name.removeprefix(BOUNDS))
+        except UnknownNameError:
+            raise unknown_name("sender of a game", name, SENDERS) from None
+
+
 def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
     """Return a sender of a game: one of SENDERS, a shipped or stored policy, or a belief program by its name or file.
 
@@ -77,10 +86,8 @@ def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
     if name in _RULES:
         actions = _RULES[name](boards)
     else:
-        try:
-            program = program_of(name.removeprefix(BOUNDS))
-        except UnknownNameError:
-            raise unknown_name("sender of a game", name, SENDERS) from None
+        require_sender(name)
+        program = program_of(name.removeprefix(BOUNDS))
         if reads := program.inputs() & {"rate", *BOOLEANS}:
             raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
         if name.startswith(BOUNDS):
