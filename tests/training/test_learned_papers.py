@@ -31,6 +31,7 @@ from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.network.path import make_path
 from ccenv.network.trace import Trace
 from ccenv.proofs.claims.lemmas import SUITES as LEMMA_SUITES
+from ccenv.simulation import simulate
 from ccenv.simulation.ranges import load_distribution
 from ccenv.training.config import load_config
 from ccenv.training.distill.claims import numbers_for, suite_data
@@ -38,6 +39,7 @@ from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.recipes.settings import Recipe
 
 PAPERS = ("aurora", "genet", "orca", "canopy", "indigo", "mocc", "astraea")
+IN_USE = {"learned_everywhere": {"flooded": 0.25}}  # parameters of the action that training had otherwise
 DOCS = Path(__file__).parents[2] / "docs"
 ATTACKS = json.loads((DOCS / "data" / "company-attacks.json").read_text())["attacks"]
 
@@ -54,7 +56,16 @@ def test_the_shipped_weights_are_those_of_the_config(name: str) -> None:
     assert recorded.get("recipe", Recipe().model_dump()) == json.loads(config.model_dump_json())["recipe"]
     sender = make_sender(name)
     assert isinstance(sender, PolicySender) and sender.name == name
-    assert sender.interface == config.packet_settings().interface()
+    trained = config.packet_settings().interface()
+    assert sender.interface == trained.model_copy(update={"parameters": trained.parameters | IN_USE.get(name, {})})
+
+
+def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
+    """Room for one or two packets of each: without the halving the link lost more than half of them, for ever."""
+    flow = {"sender": "learned_everywhere", "rtt_ms": 5.5}
+    scenario = {"links": [{"rate_mbps": 11, "buffer_bdp": 2.3}], "flows": [{**flow, "start_s": 0.7 * i} for i in range(4)]}
+    flows = simulate({"name": "small", "duration_s": 16, "warmup_s": 8, **scenario}).summary()["flows"]
+    assert max(flow["loss"] for flow in flows) < 0.6 and sum(flow["throughput_mbps"] for flow in flows) > 10
 
 
 def test_they_are_told_nothing() -> None:
