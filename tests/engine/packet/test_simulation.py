@@ -187,7 +187,7 @@ def test_halves_of_a_range_are_apart(u: float) -> None:
         (("flows", 1, "loss_rate"), {"like": 0}, "flows.1.loss_rate: like needs a number at flows.0.loss_rate"),
         (("flows", 1, "sender"), {"like": 0}, "like needs a number at flows.0.sender"),
         (("flows", 1, "workload"), {"kind": {"choice": ["bulk", "rate"]}}, "only the kind of a jitter box may be a choice"),
-        (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must be at least 0"),
+        (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must not be negative"),
         (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
         (("flows", 1, "sender"), [1, 2], "sender"),
         (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
