@@ -34,7 +34,7 @@ def export_board(store: BoardStore, file: FilePath) -> int:
     for digest in sorted({digest for record in records for digest in record.files.values()}):
         lines.append({"file": digest, **encode_file(store.file(digest))})
     content = b"".join(json_bytes(line, indent=None, sort_keys=True) for line in lines)
-    write_atomic(file, lzma.compress(content, preset=6) if file.suffix == ".xz" else content)
+    write_atomic(file, lzma.compress(content, preset=9) if file.suffix == ".xz" else content)
     return count
 
 
