@@ -13,9 +13,7 @@ from ccenv.cli.output import print_json, print_table, print_text, progress_bar
 
 EXIT_NOT_LEGAL = 1
 
-app = typer.Typer(
-    help="Data sets of transitions, for learning without an environment.\n\nExample: ccenv data make quick", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

@@ -119,8 +119,9 @@ def train(
     check_logs(config.log)
     check_look(config)
     if config.offline is not None:
-        require_extra("minari", "data")
-        require_extra("pyarrow", "data")
+        from ccenv.training.offline.config import require_data
+
+        require_data()
     runs = ResultFolder(folder, "a training run", RECORD, FORMAT, marks=(CONFIG,))
     for settings in config.packet_worlds():
         make_senders(settings.distribution)
@@ -246,7 +247,7 @@ def _after_iteration(
                 (folder / BEST).mkdir(exist_ok=True)
                 _save_policy(folder / BEST, config, policy, {"steps": progress.steps, "select_score": score})
         begins = 0 if config.offline is None else config.offline.online_from_step
-        if 0 <= progress.steps - begins < config.iteration_steps and begins:
+        if begins and begins <= progress.steps < begins + config.iteration_steps:
             (folder / OFFLINE).mkdir(exist_ok=True)
             _save_policy(folder / OFFLINE, config, learner.player(state), {"steps": progress.steps})
         learner.keep(marks)

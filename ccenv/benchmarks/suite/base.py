@@ -295,3 +295,13 @@ def once(what: str, values: Sequence[Any]) -> None:
     twice = [value for value in values if list(values).count(value) > 1]
     if twice:
         raise ValueError(f"{what}: {twice[0]!r} is listed twice")
+
+
+def check_scenarios(scenarios: Sequence[Any]) -> None:
+    """Refuse repeated names, and scenarios whose ``data`` cannot be read. Raises ValueError, for validators."""
+    once("scenarios", [scenario.name for scenario in scenarios])
+    for scenario in scenarios:
+        try:
+            _ = scenario.data
+        except InputError as error:
+            raise ValueError(f"scenario {scenario.name}: {error}") from None

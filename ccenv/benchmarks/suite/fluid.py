@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
-from ccenv.base.errors import InputError, unknown_name
-from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, WorstCase, once
+from ccenv.base.errors import unknown_name
+from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, WorstCase, check_scenarios
 from ccenv.benchmarks.suite.packet import NETWORK
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.sweep import Sweep, load_sweep
@@ -52,12 +52,7 @@ class FluidSuite(SuiteBase):
     def _consistent(self) -> FluidSuite:
         if self.agents:
             raise ValueError("agents: the senders of the fluid model are the mixes of its sweeps")
-        once("scenarios", [scenario.name for scenario in self.scenarios])
-        for scenario in self.scenarios:
-            try:
-                _ = scenario.data
-            except InputError as error:
-                raise ValueError(f"scenario {scenario.name}: {error}") from None
+        check_scenarios(self.scenarios)
         self.check_names()
         return self
 

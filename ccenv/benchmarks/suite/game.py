@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.base.config import StrictModel
-from ccenv.base.errors import InputError, unknown_name
-from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, WorstCase, once
+from ccenv.base.errors import unknown_name
+from ccenv.benchmarks.suite.base import Name, Score, SuiteBase, WorstCase, check_scenarios, once
 from ccenv.network.metrics.table import Metric
 from ccenv.proofs.games.game import Game, load_game
 from ccenv.proofs.games.players import NETWORKS
@@ -59,12 +59,7 @@ class GameSuite(SuiteBase):
             if name not in NETWORKS:
                 raise ValueError(f"networks: {unknown_name('network', name, NETWORKS)}")
         once("networks", self.networks)
-        once("scenarios", [scenario.name for scenario in self.scenarios])
-        for scenario in self.scenarios:
-            try:
-                _ = scenario.data
-            except InputError as error:
-                raise ValueError(f"scenario {scenario.name}: {error}") from None
+        check_scenarios(self.scenarios)
         self.check_names()
         return self
 

@@ -83,28 +83,31 @@ def export_ever_delay(sender: ClassicSender, *, name: str | None = None, rtt_s: 
 
 def export_constants(sender: ClassicSender, *, rtt_s: float | None = None) -> dict[str, int]:
     """Return the numbers of an export. Raises ExportError where 64 bits cannot hold what comes of them."""
-    own = sender.parameters
-    rm_s = own["rm_s"] if rtt_s is None else rtt_s
-    for what, value_s, given in (("an Rm", rm_s, rtt_s is not None or rm_s), ("a unit", own["unit_s"], own["unit_s"])):
-        if given and not 1e-6 <= value_s <= MOST_US * 1e-6:
+    parameters = sender.parameters
+    rm_s = parameters["rm_s"] if rtt_s is None else rtt_s
+    for what, value_s, is_set in (
+        ("an Rm", rm_s, rtt_s is not None or rm_s),
+        ("a unit", parameters["unit_s"], parameters["unit_s"]),
+    ):
+        if is_set and not 1e-6 <= value_s <= MOST_US * 1e-6:
             raise ExportError(f"{what} of {value_s:g} s; it must be from 1 us to {MOST_US * 1e-6:.3g} s")
-    if not 0 <= own["v"] <= max(own["v"], own["target"]) <= MOST_V:
-        share_mbps = math.exp(max(own["v"], own["target"])) / MBPS_IN_BPS
+    if not 0 <= parameters["v"] <= max(parameters["v"], parameters["target"]) <= MOST_V:
+        share_mbps = math.exp(max(parameters["v"], parameters["target"])) / MBPS_IN_BPS
         least, most = 1 / MBPS_IN_BPS, math.exp(MOST_V) / MBPS_IN_BPS
         raise ExportError(f"{sender!r}: rates up to {share_mbps:.3g} Mbit/s; from {least:.1g} to {most:.3g} Mbit/s fit 64 bits")
     return {
         "RTT_US": round(1e6 * rm_s),
-        "UNIT_US": round(1e6 * own["unit_s"]),
-        "V_Q48": _fixed(own["v"], 48),
-        "PHASE": int(own["phase"]),
-        "TARGET_Q24": _fixed(own["target"], 24),
-        "SLOPE_Q24": _fixed(own["slope"], 24),
-        "START_Q24": _fixed(own["start"], 24),
-        "RELIEF_Q24": _fixed(own["relief"], 24),
-        "JITTER_Q24": _fixed(own["jitter"], 24),
+        "UNIT_US": round(1e6 * parameters["unit_s"]),
+        "V_Q48": _fixed(parameters["v"], 48),
+        "PHASE": int(parameters["phase"]),
+        "TARGET_Q24": _fixed(parameters["target"], 24),
+        "SLOPE_Q24": _fixed(parameters["slope"], 24),
+        "START_Q24": _fixed(parameters["start"], 24),
+        "RELIEF_Q24": _fixed(parameters["relief"], 24),
+        "JITTER_Q24": _fixed(parameters["jitter"], 24),
         "MARGIN_Q24": _fixed(ENTRY_MARGIN, 24),
-        "GAIN_Q36": _fixed(own["gain"], 36),
-        "SETTLE_GAIN_Q36": _fixed(max(own["gain"], SETTLE_GAIN), 36),
+        "GAIN_Q36": _fixed(parameters["gain"], 36),
+        "SETTLE_GAIN_Q36": _fixed(max(parameters["gain"], SETTLE_GAIN), 36),
         "START_GAIN_Q38": _fixed(START_GAIN, 38),
         "CUT_Q48": _fixed(CUT, 48),
         "SETTLE_UNITS": int(SETTLE_RTTS),

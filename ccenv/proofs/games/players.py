@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccenv.agents.programs.program import BOOLEANS
+from ccenv.agents.programs.program import BOOLEANS, Program
 from ccenv.base.config import find_data
 from ccenv.base.errors import InputError, UnknownNameError, unknown_name
 from ccenv.base.foreign import read_bounded
@@ -64,10 +64,14 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 def require_sender(name: str) -> None:
     """Raise UnknownNameError for a name that ``sender_on`` does not know, before a game is solved."""
     if name not in SENDERS and not name.endswith(".safetensors"):
-        try:
-            program_of(name.removeprefix(BOUNDS))
-        except UnknownNameError:
-            raise unknown_name("sender of a game", name, SENDERS) from None
+        _program(name)
+
+
+def _program(name: str) -> Program:
+    try:
+        return program_of(name.removeprefix(BOUNDS))
+    except UnknownNameError:
+        raise unknown_name("sender of a game", name, SENDERS) from None
 
 
 def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
@@ -86,8 +90,7 @@ def sender_on(name: str, solved: Solved) -> Sender | BoundsSender:
     if name in _RULES:
         actions = _RULES[name](boards)
     else:
-        require_sender(name)
-        program = program_of(name.removeprefix(BOUNDS))
+        program = _program(name)
         if reads := program.inputs() & {"rate", *BOOLEANS}:
             raise InputError(f"program {program.name!r} reads {', '.join(sorted(reads))}, which a board does not say")
         if name.startswith(BOUNDS):

@@ -261,8 +261,32 @@ def echo(view: View, t: int) -> Formula:
     return any_of(seen)
 
 
+class _ReducesOnce(WindowSender):
+    """Cuts its window once per round trip: not again before what was sent until the cut is delivered."""
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare also the sequence number whose delivery ends a reduction."""
+        super().declare(view, make)
+        view.extra["recover"] = make.series("recover", view.setting.samples)
+
+    def _is_over(self, view: View, t: int) -> Formula:
+        """Return whether no reduction is under way when sample t is decided."""
+        return view.extra["recover"][t - 1] <= view.S[t - 1]
+
+    def _reduce(self, view: View, t: int, cuts: Formula) -> Iterator[Formula]:
+        """Begin a reduction where the sender cuts; none is under way at sample 0."""
+        recover = view.extra["recover"]
+        yield recover[t] == choose(cuts, view.E[t - 1], recover[t - 1])
+        if t == 1:
+            yield recover[0] == view.S[0]
+
+    def start(self, run: Run) -> dict[str, Any]:
+        """Not reducing at sample 0."""
+        return {"recover": run.S[0]}
+
+
 @dataclass(frozen=True)
-class Dctcp(WindowSender):
+class Dctcp(_ReducesOnce):
     """AIMD on one bit of ECN, as DCTCP: plus one MSS per Rm; once per marked round minus the marked share of two rounds, halved.
 
     Deviation: DCTCP (RFC 8257) averages the share of marked bytes with a gain of 1/16; here a round is marked or not, and the
@@ -279,11 +303,6 @@ class Dctcp(WindowSender):
         """Read marks."""
         return Needs(marks=True)
 
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare also the sequence number whose delivery ends a reduction."""
-        super().declare(view, make)
-        view.extra["recover"] = make.series("recover", view.setting.samples)
-
     def sends(self, view: View) -> Iterator[Formula]:
         """Add the threshold."""
         if view.mark_above is not None:
@@ -292,19 +311,13 @@ class Dctcp(WindowSender):
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
         """Cut on marks unless still reducing; else add one MSS."""
-        cwnd, recover = window_of(view), view.extra["recover"]
-        cuts = all_of([echo(view, t - 1), recover[t - 1] <= view.S[t - 1]])
+        cwnd = window_of(view)
+        cuts = all_of([echo(view, t - 1), self._is_over(view, t)])
         again = echo(view, t - 2) if t > 1 else view.echo_before
         yield view.rate[t] == UNPACED
         cut = choose(again, cwnd[t - 1] / 2, cwnd[t - 1] * Fraction(3, 4))
         yield cwnd[t] == choose(cuts, larger(view.alpha, cut), cwnd[t - 1] + view.alpha)
-        yield recover[t] == choose(cuts, view.E[t - 1], recover[t - 1])
-        if t == 1:
-            yield recover[0] == view.S[0]
-
-    def start(self, run: Run) -> dict[str, Any]:
-        """Not reducing at sample 0."""
-        return {"recover": run.S[0]}
+        yield from self._reduce(view, t, cuts)
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute the window."""
@@ -316,7 +329,7 @@ class Dctcp(WindowSender):
 
 
 @dataclass(frozen=True)
-class DelayAimd(WindowSender):
+class DelayAimd(_ReducesOnce):
     """AIMD on delay ([Starvation] s.6.2): plus one MSS per Rm; halved when the newest byte has waited long, once per round trip.
 
     Deviation from the agent ``aimd_delay``: a delay is read in whole Rm, and losses are ignored.
@@ -332,24 +345,13 @@ class DelayAimd(WindowSender):
         """Read one delay."""
         return Needs(delays=frozenset({self.threshold_steps}))
 
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare also the sequence number whose delivery ends a reduction."""
-        super().declare(view, make)
-        view.extra["recover"] = make.series("recover", view.setting.samples)
-
     def step(self, view: View, t: int) -> Iterator[Formula]:
         """Halve on a long delay unless still reducing; else add one MSS."""
-        cwnd, recover = window_of(view), view.extra["recover"]
-        cuts = all_of([view.late[t - 1][self.threshold_steps], recover[t - 1] <= view.S[t - 1]])
+        cwnd = window_of(view)
+        cuts = all_of([view.late[t - 1][self.threshold_steps], self._is_over(view, t)])
         yield view.rate[t] == UNPACED
         yield cwnd[t] == choose(cuts, larger(view.alpha, cwnd[t - 1] / 2), cwnd[t - 1] + view.alpha)
-        yield recover[t] == choose(cuts, view.E[t - 1], recover[t - 1])
-        if t == 1:
-            yield recover[0] == view.S[0]
-
-    def start(self, run: Run) -> dict[str, Any]:
-        """Not reducing at sample 0."""
-        return {"recover": run.S[0]}
+        yield from self._reduce(view, t, cuts)
 
     def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute the window."""

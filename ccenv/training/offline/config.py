@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from ccenv.agents.interface.interface import Clock
 from ccenv.agents.sender import HeldSender, PolicySender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, find_data
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, require_extra
 from ccenv.base.foreign import read_yaml
 from ccenv.base.registry import load_target
 from ccenv.base.settings import put
@@ -143,6 +143,12 @@ class DataConfig(StrictModel):
         total = sum(part.weight for part in self.parts)
         size = self.networks * self.episode_decisions
         return [max(1, -(-int(self.transitions * part.weight / total) // size)) for part in self.parts]
+
+
+def require_data() -> None:
+    """Raise MissingExtraError without the extra ``data``."""
+    require_extra("minari", "data")
+    require_extra("pyarrow", "data")
 
 
 def sees_signals(sender: Sender) -> bool:

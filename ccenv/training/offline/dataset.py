@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.base.errors import CcenvError, InputError, one_line, require_extra
+from ccenv.base.errors import CcenvError, InputError, one_line
 from ccenv.base.files import Format, json_bytes, make_folder, plain, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import VERSION, code_hash
 from ccenv.base.store import ResultFolder
 from ccenv.base.workers import Workers
 from ccenv.envs.packet.settings import PacketSettings
-from ccenv.envs.packet.task import flow_actions, limits
-from ccenv.training.offline.config import CHUNKS_PER_SEED, DataConfig, DataPart, load_data_config
+from ccenv.envs.packet.task import controlled_flows, flow_actions, limits
+from ccenv.training.offline.config import CHUNKS_PER_SEED, DataConfig, DataPart, load_data_config, require_data
 from ccenv.training.offline.play import Episode, broken_laws, play
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -98,8 +98,7 @@ def make_data(
         MissingExtraError: without the extra ``data``.
         InputError: for a folder that holds something else, or a data set of another config or code.
     """
-    require_extra("minari", "data")
-    require_extra("pyarrow", "data")
+    require_data()
     config = load_data_config(config) if isinstance(config, str) else config
     folder = data_folder(config, None if root is None else FilePath(root))
     key = {"config": plain(config), "code": code_hash(make_data)}
@@ -175,8 +174,6 @@ def _first_episode(config: DataConfig, chunk: int) -> int:
 
 
 def _flows(config: DataConfig, part: DataPart) -> int:
-    from ccenv.envs.packet.task import controlled_flows
-
     if part.packet is None:
         return len(config.curve_settings(part).external_flows())
     return len(controlled_flows(config.packet_settings(part).distribution))
@@ -218,20 +215,20 @@ def _summary(config: DataConfig, lines: list[dict[str, Any]]) -> dict[str, Any]:
     total = sum(line["transitions"] for line in lines)
     parts = []
     for number, part in enumerate(config.parts):
-        own = [line for line in lines if line["part"] == number]
-        n, broken = sum(line["transitions"] for line in own), [told for line in own for told in line["broken"]]
+        of_part = [line for line in lines if line["part"] == number]
+        n, broken = sum(line["transitions"] for line in of_part), [problem for line in of_part for problem in line["broken"]]
         parts.append(
             {
                 "behaviour": part.behaviour,
                 "engine": part.engine,
                 "scenario": part.packet if part.environment is None else part.environment,
-                "episodes": sum(line["episodes"] for line in own),
+                "episodes": sum(line["episodes"] for line in of_part),
                 "transitions": n,
                 "share": n / total,
-                "mean_reward": sum(line["reward_sum"] for line in own) / n,
+                "mean_reward": sum(line["reward_sum"] for line in of_part) / n,
                 "checked": len(broken),
-                "legal": sum(not told for told in broken),
-                "broken": [told for told in broken if told],
+                "legal": sum(not problem for problem in broken),
+                "broken": [problem for problem in broken if problem],
             }
         )
     content = hashlib.sha256("".join(line["sha256"] for line in lines).encode()).hexdigest()
@@ -274,19 +271,18 @@ def load_data(folder: FilePath) -> Data:
 
     Raises InputError, one line, if it is missing, unfinished, damaged, changed or none of ccenv.
     """
-    require_extra("minari", "data")
-    require_extra("pyarrow", "data")
+    require_data()
     from minari import MinariDataset
 
     file = folder / "data" / METADATA
     if not file.is_file():
         raise InputError(f"{folder}: no finished data set; ccenv data make makes one")
-    told = read_json(file)
+    metadata = read_json(file)
     n_episodes = sum(entry.is_dir() for entry in os.scandir(folder / "data"))
-    if not isinstance(told, dict) or told.get("total_episodes") != n_episodes:
+    if not isinstance(metadata, dict) or metadata.get("total_episodes") != n_episodes:
         raise InputError(f"{folder}: not a readable data set (it has {n_episodes} episodes; its metadata tell another number)")
     try:
-        about = told["ccenv"]
+        about = metadata["ccenv"]
         stored = MinariDataset(folder / "data")
         config = DataConfig.model_validate(about["config"])
         episodes = [
@@ -300,19 +296,19 @@ def load_data(folder: FilePath) -> Data:
                 stored.iterate_episodes(), stored.storage.get_episode_metadata(stored.episode_indices), strict=True
             )
         ]
-        found = _content_hash(config, episodes)
+        content_sha256 = _content_hash(config, episodes)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:  # what a damaged file makes of Minari, Arrow or NumPy may be anything
         raise InputError(f"{folder}: not a readable data set ({one_line(f'{type(error).__name__}: {error}')[:200]})") from None
-    if found != about.get("sha256"):
+    if content_sha256 != about.get("sha256"):
         raise InputError(f"{folder}: its episodes are not those that were made (sha256 differs): --fresh makes them anew")
     width = config.packet_settings().interface().width
     if any(one.observations.shape != (len(one.rewards) + 1, width) or not np.isfinite(one.rewards).all() for one, _ in episodes):
         raise InputError(f"{folder}: observations are not of the config's interface, {width} numbers")
     return Data(
         id=data_id(config),
-        sha256=found,
+        sha256=content_sha256,
         observations=np.concatenate([one.observations[:-1] for one, _ in episodes]),
         next_observations=np.concatenate([one.observations[1:] for one, _ in episodes]),
         actions=np.concatenate([one.actions for one, _ in episodes]),

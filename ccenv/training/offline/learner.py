@@ -65,13 +65,13 @@ class OfflineTD3(TD3):
 
     def _sample(self, n: int) -> Batch:
         """Return observations, actions, rewards and next observations, (n, ...); half of them are its own if it plays."""
-        own = n // 2 if self.is_online and self.replay_buffer is not None and self.replay_buffer.size() else 0
-        rows = np.random.randint(len(self._data.rewards), size=n - own)
+        n_played = n // 2 if self.is_online and self.replay_buffer is not None and self.replay_buffer.size() else 0
+        rows = np.random.randint(len(self._data.rewards), size=n - n_played)
         data = self._data
         parts = [(data.observations[rows], data.actions[rows], data.rewards[rows, None], data.next_observations[rows])]
         batch = [torch.as_tensor(part) for part in parts[0]]
-        if own and self.replay_buffer is not None:
-            played = self.replay_buffer.sample(own)
+        if n_played and self.replay_buffer is not None:
+            played = self.replay_buffer.sample(n_played)
             mine = (played.observations, played.actions, played.rewards, played.next_observations)
             batch = [torch.cat(pair) for pair in zip(batch, mine, strict=True)]
         return batch[0], batch[1], batch[2], batch[3]

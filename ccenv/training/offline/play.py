@@ -135,7 +135,7 @@ def broken_laws(config: DataConfig, part: DataPart, seed: int, episodes: list[Ep
     """
     again, core = play(config, part, seed, config.checked, record=True)
     flows = len(again) // config.checked
-    told = []
+    problems = []
     for network in range(config.checked):
         trace = core.trace(network)
         violations = check_trace(trace) if part.packet is None else check_packet_trace(trace)
@@ -143,5 +143,5 @@ def broken_laws(config: DataConfig, part: DataPart, seed: int, episodes: list[Ep
             one.content == other.content
             for one, other in zip(again[network * flows :][:flows], episodes[network * flows :][:flows], strict=True)
         )
-        told.append(violations[0].message if violations else "" if same else "another episode than the one in the data set")
-    return told
+        problems.append(violations[0].message if violations else "" if same else "another episode than the one in the data set")
+    return problems

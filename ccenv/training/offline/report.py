@@ -104,8 +104,8 @@ def cover(data: Data, seen: np.ndarray, actions: np.ndarray, gains: np.ndarray) 
     chosen = points[generator.permutation(len(points))[: 2 * NEIGHBOURS]] / scale
     half = len(chosen) // 2
     tree = cKDTree(chosen[:half])
-    own = tree.query(chosen[half:])[0]
-    limit = float(np.quantile(own, 0.95))
+    data_distances = tree.query(chosen[half:])[0]
+    limit = float(np.quantile(data_distances, 0.95))
     at = np.linspace(0, seen.shape[1] - 1, min(SAMPLES, seen.shape[1])).astype(int)
     ours = np.concatenate([seen[:, at, -width:], actions[:, at]], axis=2) / scale
     distances = tree.query(ours.reshape(-1, width + 1))[0].reshape(len(gains), -1)
@@ -114,7 +114,7 @@ def cover(data: Data, seen: np.ndarray, actions: np.ndarray, gains: np.ndarray) 
     correlation = float(np.corrcoef(covered, gains)[0, 1]) if varied else 0.0
     return {
         "covered": float(covered.mean()),
-        "median_distance": float(np.median(distances) / max(np.median(own), 1e-12)),
+        "median_distance": float(np.median(distances) / max(np.median(data_distances), 1e-12)),
         "correlation": correlation,
         "explained": correlation**2,
     }

@@ -28,19 +28,27 @@ def certificate_of(sender: ClassicSender) -> tuple[str, FairCertificate]:
 def coverage(sender: ClassicSender, path: Path, model: str, steps_per_rtt: int) -> dict[str, Any]:
     """Return what is proved of a sender, and which of the theorem's six assumptions a run in the curve engine breaks, and how."""
     name, certificate = certificate_of(sender)
-    design, bounds, own = exact(certificate.design), exact(certificate.bounds), sender.parameters
+    design, bounds, parameters = exact(certificate.design), exact(certificate.bounds), sender.parameters
     rtts_s = [flow.rtt_s for flow in path.flows]
-    unit_s = own["unit_s"] or max(rtts_s)
-    largest_Bps = math.exp(own["target"] - float(Fraction(certificate.rule.offset)))
+    unit_s = parameters["unit_s"] or max(rtts_s)
+    largest_Bps = math.exp(parameters["target"] - float(Fraction(certificate.rule.offset)))
     share_mbps, most_mbps = path.link_rate_Bps / path.n_flows / MBPS_IN_BPS, largest_Bps / MBPS_IN_BPS
     jitter_units = max(flow.jitter_s for flow in path.flows) / unit_s
     buffer_bdp = path.buffer_bytes / (path.link_rate_Bps * unit_s)
     needed_bdp = float(bounds["rtt_rtts"] - 1 - design["jitter_rtts"])
     late, most = float(design["early"]), float(design["jitter_rtts"])
-    error_units = 0.0 if own["rm_s"] else jitter_units  # of the smallest RTT seen, at most, if a queue empties
+    error_units = 0.0 if parameters["rm_s"] else jitter_units  # of the smallest RTT seen, at most, if a queue empties
     broken = [f"(1) time is continuous: the engine plays steps of Rm/{steps_per_rtt}"]
-    if any(abs(own["rm_s"] - rtt_s) > CLOSE for rtt_s in rtts_s) if own["rm_s"] else not own["unit_s"] or error_units > late:
-        known = f"rm_ms is {1e3 * own['rm_s']:g}" if own["rm_s"] else "rm_ms is not given, so it is the smallest RTT seen"
+    if (
+        any(abs(parameters["rm_s"] - rtt_s) > CLOSE for rtt_s in rtts_s)
+        if parameters["rm_s"]
+        else not parameters["unit_s"] or error_units > late
+    ):
+        known = (
+            f"rm_ms is {1e3 * parameters['rm_s']:g}"
+            if parameters["rm_s"]
+            else "rm_ms is not given, so it is the smallest RTT seen"
+        )
         broken.append(f"(1) every flow knows Rm{f' up to an error of {late:g} units' if late else ''}: {known}")
     if min(rtts_s) < (1 - float(design["unlike"])) * unit_s - CLOSE and len(set(rtts_s)) > 1:
         broken.append(f"(1) flows have {'the same Rm' if not design['unlike'] else 'an Rm of the range'}: they differ")
