@@ -70,6 +70,15 @@ def record_scenario(
     )
 
 
+def scenario_of(record: Mapping[str, Any]) -> LiveScenario:
+    """Return the scenario that made a record."""
+    return record_scenario(
+        record["cc"],
+        **{key: record[key] for key in ("rate_mbps", "rtt_ms", "buffer_bytes", "duration_s", "stagger_s")},
+        thinning=parse_thinning([part for part in record["ack_thinning"].split(",") if part]),
+    )
+
+
 def parse_thinning(texts: Sequence[str]) -> dict[int, int]:
     """Return the packets per ACK by flow from texts like ``0:4``. Raises InputError."""
     packets_by_flow: dict[int, int] = {}
@@ -124,6 +133,8 @@ def describe_run(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[
         "release_error_max_ms": round(1e3 * result.late_max_s, 3),
         "release_error_histogram_us": result.release_error_histogram(),
         "tries": len(result.earlier) + 1,
+        "hash": summary["hash"][:16],
+        **({"seed": scenario.seed} if result.header["device"] == "virtual" else {}),
     }
 
 
@@ -150,10 +161,10 @@ def append_record(file: Path, record: dict[str, Any]) -> None:
     """Add a record to a file of records, atomically.
 
     Raises:
-        InputError: if the file holds something else, or already a record of this name.
+        InputError: if the file holds something else, or already a record of this name and seed.
     """
     records = read_records(file) if file.exists() else []
-    if record["name"] in {one["name"] for one in records}:
+    if (record["name"], record.get("seed")) in {(one["name"], one.get("seed")) for one in records}:
         raise InputError(f"{file}: has a record {record['name']!r} already; give another name")
     write_atomic(file, "".join(json.dumps(one, allow_nan=False) + "\n" for one in [*records, record]).encode())
 
@@ -167,3 +178,11 @@ def read_records(file: Path) -> list[dict[str, Any]]:
             raise InputError(f"{file}, line {number}: no record of a kernel")
         records.append(data)
     return records
+
+
+def read_cases(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the first record of each case; repetitions (``/r1``, ``/r2``) and seeds are one case."""
+    cases: dict[str, dict[str, Any]] = {}
+    for record in read_records(file):
+        cases.setdefault(re.sub(r"/r\d$", "", record["name"]), record)
+    return cases

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_recording import append_record, parse_thinning, read_records, record_scenario
+from kernel_recording import append_record, parse_thinning, read_cases, read_records, record_scenario, scenario_of
 
 from ccenv.agents.synthesized import shipped_program
 from ccenv.attacks.run import attack
@@ -301,6 +301,9 @@ def test_records_are_added_line_by_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has a record 'a' already"):
         append_record(file, {"name": "a", "cc": ["reno"]})
     assert len(read_records(file)) == 2
+    append_record(file, {"name": "a", "cc": ["reno"], "seed": 1})
+    append_record(file, {"name": "c/r2", "cc": ["bbr"]})
+    assert list(read_cases(file)) == ["a", "b", "c"]
     file.write_text('{"name": 3}\n', encoding="utf-8")
     with pytest.raises(InputError, match="line 1"):
         append_record(file, {"name": "c", "cc": ["bbr"]})
@@ -318,6 +321,7 @@ def test_thinned_acks_of_records() -> None:
         record_scenario(["reno", "reno"], **path, thinning={2: 4})
     thinned = record_scenario(["reno", "cubic"], **path, thinning={1: 4})
     assert [flow.receiver.ack_every for flow in thinned.flows] == [1, 4]
+    assert scenario_of({"cc": ["reno", "cubic"], **path, "stagger_s": 0.0, "ack_thinning": "1:4"}) == thinned
 
 
 @pytest.mark.skipif(sys.platform == "linux", reason="where live runs are possible they are tested")
