@@ -4,6 +4,7 @@ The link of ``packet_link`` with round numbers: 12 Mbit/s, Rm 40 ms, segments of
 """
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,20 @@ def signal(dtype, **values):
     for name, value in values.items():
         record[name] = value
     return record
+
+
+class Plain:
+    """A record of numbers as plain Python reads and writes it, without the searches of a NumPy record."""
+
+    def __init__(self, record):
+        self.__dict__.update({name: np.float64(record[name]) for name in record.dtype.names})
+
+    def __setattr__(self, name, value):
+        assert name in self.__dict__, f"the state has no {name}"
+        self.__dict__[name] = np.float64(value)
+
+    def tolist(self):
+        return tuple(self.__dict__.values())
 
 
 def ack(**values):
@@ -139,6 +154,14 @@ def random_signals(rng, n, *, mss_bytes=1500.0):
         inflight += rng.uniform(0, 2) * rate_Bps * dt_s
         inflight = min(inflight, 1e9)
     return out
+
+
+@functools.cache
+def random_records(seed, n):
+    """Return the signals of a seed with their records, which nobody changes: kind, record, the same for plain Python."""
+    dtypes = {"ack": ACK, "loss": LOSS, "tick": TICK}
+    records = [(kind, signal(dtypes[kind], **values)) for kind, values in random_signals(np.random.default_rng(seed), n)]
+    return [(kind, record, Plain(record)) for kind, record in records]
 
 
 MSS = 1500.0

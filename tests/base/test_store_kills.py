@@ -1,35 +1,35 @@
 """Long commands that are killed while they write: the same command goes on and ends with the result of an uninterrupted one."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from own_process import run_apart
 from small_suite import write_suite
 
 from ccenv.cli.main import main
 
-DIE = """
-import os, signal, sys
 
-fsync, folder, left = os.fsync, os.path.realpath(sys.argv[1]), int(sys.argv[2])
+def die_at(number: int, folder: str, command: list[str]) -> int:
+    """Run a command that is killed before the fsync of this number in a folder."""
+    fsync, inside, left = os.fsync, os.path.realpath(folder), number
 
-def die_at_the_last(descriptor):
-    global left
-    left -= os.readlink(f"/proc/self/fd/{descriptor}").startswith(folder)
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(descriptor)
+    def die_at_the_last(descriptor: int) -> None:
+        nonlocal left
+        left -= os.readlink(f"/proc/self/fd/{descriptor}").startswith(inside)
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(descriptor)
 
-os.fsync = die_at_the_last
-from ccenv.cli.main import main
-sys.exit(main(sys.argv[3:]))
-"""
+    os.fsync = die_at_the_last  # type: ignore[assignment]
+    return main(command)
+
+
 TRAINED = {"total_steps": 192, "checkpoint_every_steps": 64, "num_envs": 8, "evaluation.n_paths": 8}
 TRAINED |= {"ppo.n_steps": 8, "ppo.batch_size": 64, "ppo.hidden": "[8]", "ppo.n_epochs": 1}
 LEAGUE: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_a_killed_command_goes_on_to_the_same_result(name: str, tmp_path: Path, 
     write_suite(tmp_path)
     assert main([*command, "-o", "whole"]) in (0, None)
     for number in kills:
-        killed = [sys.executable, "-c", DIE, f"out{number}", str(number), *command, "-o", f"out{number}"]
-        assert subprocess.run(killed, capture_output=True, timeout=400, check=False).returncode == -signal.SIGKILL
+        killed = run_apart(die_at, number, f"out{number}", [*command, "-o", f"out{number}"], folder=tmp_path, limit_s=400)
+        assert killed.returncode == -signal.SIGKILL
         assert main([*command, "-o", f"out{number}"]) in (0, None)
         assert result(Path(f"out{number}")) == result(Path("whole"))

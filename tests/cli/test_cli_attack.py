@@ -1,13 +1,13 @@
 """``ccenv attack`` on curves and per packet: JSON, traces on disk, resuming, older code, one clear line for wrong input."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from own_process import run_apart
 
 from ccenv.attacks import run
 from ccenv.attacks.boxes import run as boxes
@@ -61,33 +61,27 @@ def test_prints_and_stores_the_worst(capsys, tmp_path, arena):
     assert plain(again) == plain(data)
 
 
-ENDS = """
-import os, signal, sys
-from ccenv.attacks import run
-from ccenv.cli.main import main
+def attack_until_the_third(number, arguments):
+    """Attack in a process that gets a signal when its third search begins."""
+    search, begun = run._search, []
 
-search, begun = run._search, []
+    def search_until_the_third(arena, one, name, *more):
+        begun.append(name)
+        if len(begun) == 3:
+            os.kill(os.getpid(), number)
+        return search(arena, one, name, *more)
 
-def search_until_the_third(arena, one, name, *more):
-    begun.append(name)
-    if len(begun) == 3:
-        os.kill(os.getpid(), int(sys.argv[1]))
-    return search(arena, one, name, *more)
-
-run._search = search_until_the_third
-sys.exit(main(sys.argv[2:]))
-"""
+    run._search = search_until_the_third
+    return main(arguments)
 
 
-@in_both_arenas
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("arena", "number", "code"), [("curves", signal.SIGINT, 130), ("packets", signal.SIGKILL, -signal.SIGKILL)]
+)
 def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch, arena, number, code):
     whole = attack(capsys, "copa", "--out", str(tmp_path / "whole"), arena=arena)[1]
     arguments = ["attack", "copa", *ARENAS[arena], "--out", str(tmp_path / "part")]
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDS, str(int(number)), *arguments], capture_output=True, timeout=400, check=False
-    )
-    assert ended.returncode == code
+    assert run_apart(attack_until_the_third, number, arguments, folder=tmp_path, limit_s=400).returncode == code
     searched, search = [], run._search
     monkeypatch.setattr(run, "_search", lambda *given: searched.append(given[2]) or search(*given))
     again = attack(capsys, "copa", "--out", str(tmp_path / "part"), arena=arena)[1]
