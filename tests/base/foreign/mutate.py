@@ -4,6 +4,7 @@
 import copy
 import json
 import random
+from functools import cache
 from typing import Any
 
 import yaml
@@ -22,6 +23,7 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+@cache
 def tree_of(document: bytes) -> Any:
     """Return a document as a tree, or None if it is none."""
     try:

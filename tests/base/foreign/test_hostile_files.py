@@ -249,19 +249,19 @@ def _xz_of_large_memory() -> bytes:
 
 
 BOMBS: dict[str, tuple[str, Callable[[], bytes], str, int, str]] = {
-    "bz2_trace": ("t.npz", lambda: _zeros(zipfile.ZIP_BZIP2, 128 * MIB), "trace check", 64, "packed by method 12"),
-    "lzma_trace": ("t.npz", lambda: _zeros(zipfile.ZIP_LZMA, 128 * MIB), "trace check", 64, "packed by method 14"),
+    "bz2_trace": ("t.npz", lambda: _zeros(zipfile.ZIP_BZIP2, 80 * MIB), "trace check", 64, "packed by method 12"),
+    "lzma_trace": ("t.npz", lambda: _zeros(zipfile.ZIP_LZMA, 80 * MIB), "trace check", 64, "packed by method 14"),
     "deflated_trace": ("t.npz", lambda: _zeros(zipfile.ZIP_DEFLATED, 272 * MIB), "trace check", 64, "bytes unpacked; at most"),
     "trace_that_declares_4_gib": ("t.npz", lambda: lying(24, 22, 0xFFFFFFF0), "trace check", 64, "bytes unpacked; at most"),
     "trace_that_declares_too_little": (
         "t.npz",
-        lambda: _declared_small(128 * MIB),
+        lambda: _declared_small(80 * MIB),
         "trace check",
         64,
         "does not unpack to the 64 bytes that it declares",
     ),
     "header_of_deep_json": ("t.npz", lambda: _header(b"[" * 900_000), "trace check", 128, "t.npz"),
-    "export_of_one_line": ("e.jsonl.xz", lambda: _xz_of_one_line(256 * MIB), "board import", 192, "longer than 50331648 bytes"),
+    "export_of_one_line": ("e.jsonl.xz", lambda: _xz_of_one_line(208 * MIB), "board import", 192, "longer than 50331648 bytes"),
     "export_of_a_large_dictionary": ("e.jsonl.xz", _xz_of_large_memory, "board import", 192, "not a complete .xz file"),
     "nested_aliases": ("a.yaml", aliases, "bench run", 64, "anchors and aliases"),
     "nested_lists": ("a.yaml", lambda: b"[" * 200_000, "bench run", 64, "levels of nesting"),

@@ -2,8 +2,10 @@
 
 import json
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +31,11 @@ SYNTHESIZED = Path(query_module.__file__).parents[2] / "agents" / "synthesized"
 QUICK = load_query("quick_four")
 LARGE = load_query("g7_arbitrary")
 SPACE = LARGE.space()
-CELLS = cells(SPACE, LARGE.T)
+
+
+@cache
+def large_cells() -> Any:
+    return cells(SPACE, LARGE.T)
 
 
 def _all_rows(query: Query) -> np.ndarray:
@@ -83,7 +89,7 @@ def test_one_function_sends_the_same_everywhere(seed: int) -> None:
     hole = rng.integers(HOLES)
     other[hole] = _random_rows(rng, 1)[0, hole]
     pair = np.array([one, other])
-    if len(group_equal(CELLS, pair)) == 2:
+    if len(group_equal(large_cells(), pair)) == 2:
         return
     programs = [SPACE.program(Candidate(tuple(map(int, r[:3])), tuple(map(int, r[3:]))), "p") for r in raw_rows(SPACE, pair)]
     for _ in range(40):
@@ -109,7 +115,7 @@ def test_programs_that_no_cell_tells_apart_are_found() -> None:
         [wide, narrow, late, 1, 1, 3, 3],
         [flip, late, narrow, 3, 3, 1, 1],  # differs where C_U = 2 C_L
     ]
-    groups = [group.tolist() for group in group_equal(CELLS, np.array(rows, dtype=np.int16))]
+    groups = [group.tolist() for group in group_equal(large_cells(), np.array(rows, dtype=np.int16))]
     assert groups == [[0, 1], [2, 3], [4, 5], [6]]
 
 
