@@ -3,6 +3,7 @@
 Lies at the root of the tests so that those in sub-folders can import the shared helpers (legal_traces, broken_traces).
 """
 
+import gc
 import json
 import math
 import os
@@ -33,6 +34,9 @@ from hypothesis import settings
 from ccenv.base.kernels import announce
 from ccenv.cli import output
 from ccenv.cli.main import main
+
+# What is imported and collected stays: no search for garbage in it, now or later (pytest_collection_finish).
+gc.disable()
 
 # A slow machine says no more than a fast one: tests count lines.
 output.EVERY_S = math.inf
@@ -87,6 +91,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files of FIRST, in this order."""
     places = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path, len(FIRST)))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def used_cpu_s() -> float:
