@@ -16,8 +16,7 @@ from ccenv.attacks.searches.patterns import RandomSearch, constants
 from ccenv.live.attacks import shipped_moves
 from ccenv.network.adversary import StoredMoves, load_moves
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.quic.program import CompiledProgram
-from ccenv.quic.run import QuicResult, compile_sender, run_quic
+from ccenv.quic.run import Control, QuicResult, compile_sender, run_quic
 from ccenv.quic.stacks import get_stack
 from ccenv.quic.stacks.stack import Stack
 
@@ -39,7 +38,7 @@ class QuicGame(Game):
     """
 
     stack: Stack
-    sender: str | CompiledProgram
+    sender: Control
     stored: StoredMoves
     told: Callable[[int], None] | None = None
     worst: QuicResult = field(init=False)

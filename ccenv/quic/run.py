@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents import AGENTS
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.interface.actions import action
+from ccenv.agents.sender import PolicySender, bare
 from ccenv.base.errors import CcenvWarning, InputError, unknown_name
 from ccenv.base.files import write_atomic
 from ccenv.base.units import buffer_units, positive
@@ -26,6 +28,8 @@ from ccenv.quic.link import Queue, TokenLink, calm_moves, make_trace
 from ccenv.quic.program import CompiledProgram, load_program
 from ccenv.quic.stacks import get_stack
 from ccenv.quic.stacks.stack import Flow, FlowSettings, QuicError, Stack
+
+Control = str | CompiledProgram | PolicySender
 
 STEPS_PER_RTT = 8
 MOST_STEPS, FASTEST_BPS = 200_000, 1e9 / 8
@@ -40,7 +44,7 @@ class QuicResult:
         trace: the run as the law checker judges it.
         first_row: after which utilisation is measured.
         flows: of the stack, with their records.
-        programs: per flow, None for a control of the stack.
+        programs: per flow, None for a control of the stack or a policy.
         bypass: the handshake bypassed the link.
     """
 
@@ -168,21 +172,26 @@ def slack_bytes(trace: Trace) -> float:
     return trace.header.path.mss_bytes * trace.n_flows
 
 
-def compile_sender(stack: Stack, sender: str, path: Path, step_s: float, jitter_s: float | None = None) -> str | CompiledProgram:
+def compile_sender(stack: Stack, sender: str, path: Path, step_s: float, jitter_s: float | None = None) -> Control:
     """Return a control of the stack as it is, and a program compiled with the D that the stack makes of the path's.
 
-    The sender is one of its controls, a registered program or a program's file; ``jitter_s`` is a D to assume instead, and too
-    small a one is unsound.
+    The sender is one of its controls, a registered program or a program's file, or a learned policy that sees no beliefs and sets
+    a window, where the stack plays them; ``jitter_s`` is a D to assume instead, and too small a one is unsound.
 
     Raises:
         UnknownNameError: for a name that neither knows.
-        QuicError: if nobody paces the program.
+        QuicError: if nobody paces the program, or the stack plays no policies.
         ExportError: if it cannot be exported.
     """
     if sender in stack.controls:
         return sender
     if sender.partition(":")[0] not in AGENTS.names() and not sender.endswith(".json"):
         raise unknown_name(f"sender of {stack.name}", sender, [*stack.controls, *AGENTS.names("synthesized")])
+    policy = None if sender.endswith(".json") else bare(make_sender(sender))
+    if isinstance(policy, PolicySender) and action(policy.interface.action).sets == "cwnd" and policy.inner is None:
+        if not stack.plays_policies:
+            raise QuicError(f"{stack.name} plays no policies that set a window, such as {policy.name}; aioquic does")
+        return policy
     program, chooser = load_program(sender)
     require_pacer(stack, program.name)
     widened_s = stack.widened_s(max(flow.jitter_s for flow in path.flows), step_s) if jitter_s is None else jitter_s
@@ -199,7 +208,7 @@ def require_pacer(stack: Stack, program: str) -> None:
 
 def run_quic(
     stack: Stack,
-    senders: Sequence[str | CompiledProgram],
+    senders: Sequence[Control],
     path: Path,
     *,
     steps: int,
@@ -237,7 +246,7 @@ def run_quic(
                 flow.deliver(packets, now_s)
     names = [sender if isinstance(sender, str) else sender.name for sender in senders]
     trace = make_trace(queue, steps_per_rtt, [f"{stack.name}:{name}" for name in names], adversary)
-    programs = tuple(None if isinstance(sender, str) else sender for sender in senders)
+    programs = tuple(sender if isinstance(sender, CompiledProgram) else None for sender in senders)
     return QuicResult(
         stack, trace, steps // 2 if first_row is None else first_row, flows, programs, time.process_time() - begun_s, bypass
     )
@@ -281,7 +290,7 @@ def make_run(
     compiled = [compile_sender(chosen, sender, path, step_s) for sender in senders]
     held_s = path.buffer_bytes / path.link_rate_Bps
     for sender in compiled:
-        if not isinstance(sender, str) and sender.jitter_s >= held_s:
+        if isinstance(sender, CompiledProgram) and sender.jitter_s >= held_s:
             warnings.warn(
                 f"{sender.name} assumes D of {1e3 * sender.jitter_s:g} ms; the buffer holds {1e3 * held_s:g} ms, so it may "
                 "never find C_U: expect losses",

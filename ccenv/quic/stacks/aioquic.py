@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ccenv.agents.sender import PolicySender
 from ccenv.quic.program import AckLog
 from ccenv.quic.stacks.stack import OVERHEAD_BYTES, EventFlow, Flow, FlowSettings, QuicError, Stack, certificate_files
 
@@ -85,6 +86,7 @@ class Aioquic(Stack):
     how = "pip install 'ccenv[quic]'"
     controls = ("reno", "cubic")
     pacer = "adapter"
+    plays_policies = True
     ack_delay_s = 0.001
 
     def flow(self, settings: FlowSettings) -> Flow:
@@ -98,7 +100,13 @@ class Aioquic(Stack):
         vars(logger)["time"] = _CLOCK
         _CLOCK.now_s = settings.start_s
         log, control = None, settings.control
-        if not isinstance(control, str):
+        paced = not isinstance(control, str)
+        if isinstance(control, PolicySender):
+            from ccenv.quic.policy import register_policy
+
+            register_policy(control, REGISTERED)
+            control = REGISTERED
+        elif not isinstance(control, str):
             log = AckLog(control.library())
             register_congestion_control(REGISTERED, type("Recorded", (ProgramControl,), {"library": log.library}))
             control = REGISTERED
@@ -115,7 +123,7 @@ class Aioquic(Stack):
         receiver = QuicConfiguration(is_client=False, **common)
         receiver.load_cert_chain(*certificate_files())
         client.connect(("127.0.0.1", 1), now=settings.start_s)
-        if log is not None:
+        if paced:
             pace(client)
         begin = lambda: QuicConnection(  # noqa: E731
             configuration=receiver, original_destination_connection_id=client.original_destination_connection_id

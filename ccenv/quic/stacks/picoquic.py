@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.quic.program import AckLog
+from ccenv.quic.program import AckLog, CompiledProgram
 from ccenv.quic.stacks.stack import OVERHEAD_BYTES, EventFlow, Flow, FlowSettings, QuicError, Stack, certificate_files
 
 FOLDER = "CCENV_PICOQUIC"
@@ -220,7 +220,7 @@ class Picoquic(Stack):
         control, flow = settings.control, EventFlow(sender, receiver, settings)
         if isinstance(control, str):
             library.picoquic_set_default_congestion_algorithm_by_name(sender.context, _NAMES.get(control, control.encode()))
-        else:
+        elif isinstance(control, CompiledProgram):
             program = control.library("picoquic.c.in")
             flow.log = AckLog(program)
             functions = (library.picoquic_update_pacing_rate, library.picoquic_cc_get_sequence_number)

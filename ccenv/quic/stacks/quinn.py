@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.files import write_atomic
-from ccenv.quic.program import AckLog
+from ccenv.quic.program import AckLog, CompiledProgram
 from ccenv.quic.stacks.stack import OVERHEAD_BYTES, Flow, FlowSettings, QuicError, Stack, certificate_files
 
 CRATES = "/usr/share/cargo/registry"
@@ -102,7 +102,7 @@ class QuinnFlow(Flow):
     def __init__(self, control: int, settings: FlowSettings) -> None:
         self._library, at = _load(), None
         cert, key = (base64.b64decode(re.sub(rb"-----.*?-----", b"", file.read_bytes())) for file in certificate_files())
-        if not isinstance(settings.control, str):
+        if isinstance(settings.control, CompiledProgram):
             self.log = AckLog(settings.control.library())
             at = c.byref(_Program(*(c.cast(getattr(self.log.library, name), c.c_void_p) for name in _FUNCTIONS)))
         times_ns = (round(_NS * settings.rtt_s), round(_NS * settings.start_s))

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE
 from ccenv.quic.program import AckLog, CompiledProgram
@@ -57,7 +58,7 @@ class FlowSettings:
     """One flow of a run.
 
     Attributes:
-        control: name of a congestion control of the stack, or a compiled program.
+        control: name of a congestion control of the stack, a compiled program, or a policy where the stack plays them.
         rtt_s: Rm.
         start_s: when it starts.
         mss_bytes: largest packet on the wire.
@@ -66,7 +67,7 @@ class FlowSettings:
         bypass: datagrams of the handshake bypass the network, as in ``ccenv.live``.
     """
 
-    control: str | CompiledProgram
+    control: str | CompiledProgram | PolicySender
     rtt_s: float
     start_s: float = 0.0
     mss_bytes: int = 1500
@@ -176,6 +177,7 @@ class Stack(ABC):
         needed: version of the package.
         how: one line that tells how to get it.
         controls: its own congestion controls.
+        plays_policies: policies that set a window can play in it, from Python (``ccenv.quic.policy``).
         pacer: who paces an exported program: ``stack``, ``adapter``, or empty if nobody can.
         ack_delay_s: by how much its receiver may delay an ACK.
         timer_s: granularity of its timers.
@@ -187,6 +189,7 @@ class Stack(ABC):
     needed: ClassVar[str] = ""
     how: ClassVar[str]
     controls: ClassVar[tuple[str, ...]]
+    plays_policies: ClassVar[bool] = False
     pacer: ClassVar[str]
     ack_delay_s: ClassVar[float]
     timer_s: ClassVar[float] = 2 * TIMER_S
