@@ -482,7 +482,7 @@ def build(
     from ccenv.leaderboard.site.sources import from_folders, from_store
 
     held = settings("board build", set_)
-    more = (held["certificates"], held["league"])
+    more = (held["certificates"], held["league"], held["quic"])
     home = open_home()
     if not records and not home.exists() and not RUNS.is_dir():
         here = f"no board in {_FOLDER.get()} and no {RUNS}/ here"
@@ -513,7 +513,7 @@ def publish(
 
     held, home = settings("board publish", set_), open_home()
     with home.open_existing() as store, home.publishing():
-        more = {"certificates": held["certificates"], "leagues": held["league"]}
+        more = {"certificates": held["certificates"], "leagues": held["league"], "quic": held["quic"]}
         result = bring(store, home, folder, records=held["records"], **more)
     text = f"{result['files']} files in {folder}: {result['written']} written, {result['removed']} removed"
     print_answer(result | {"settings": held}, text, json)

@@ -63,6 +63,7 @@ _EXPORT = Source(
 _BOARD = {
     "certificates": _own(tuple[Path, ...], (), "folders with certificates of theorems beside the shipped ones; all are checked"),
     "league": _own(tuple[Path, ...], (), "records or folders of finished leagues to be shown"),
+    "quic": _own(tuple[Path, ...], (), "records of the suite quic-v1 to be shown"),
 }
 
 SOURCES: dict[str, Source] = {
@@ -401,6 +402,7 @@ EXAMPLES: dict[str, str] = {
     "ratio": "20", "cpu_s": "60", "training": "quick_sender", "summary": "drains its queue", "url": "https://example.org",
     "half_width": "0.02", "beside": "cubic", "warm_start": "runs/mine-0",
     "method": "synthesis", "suite": "quick/1", "jobs": "2", "signer": "SHA256:...", "certificates": "runs/theorem",
+    "quic": "docs/data/quic-v1.json",
     "league": "runs/league/quick-0", "setting": "history", "cells": "2:1/2,1:1", "lasso": "2", "bounds": ".utilisation=9/10",
     "lemmas": "cc_qdel", "settle": "2", "samples": "9", "inside": "hull.json", "report": "page.html", "rtt_s": "40ms",
     "chooser": "middle", "tries": "3", "seed": "1", "duration_s": "10s", "moves": "runs/attack/copa/corners.moves.npz",

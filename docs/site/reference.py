@@ -8,9 +8,12 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from docstrings import to_markdown
+
+DOCS = Path(__file__).parents[1]
 
 # Rooms whose modules people use; kernels and what only the command line needs are left out.
 API = {
@@ -78,11 +81,19 @@ def api_page(name: str, title: str) -> str:
         module = importlib.import_module(module_name)
         out.append(f"## `{module_name}`\n\n{to_markdown(module.__doc__ or '')}")
         if name == "ccenv":
-            out += [_member(key, getattr(module, key)) for key in sorted(module.__all__) if not key.startswith("_")]
+            for key in sorted(key for key in module.__all__ if not key.startswith("_")):
+                out += [_member(key, getattr(module, key)), f"Example: {examples(key)}\n"]
         else:
             own = ((k, v) for k, v in vars(module).items() if not k.startswith("_") and _defined_in(v, module_name))
             out += [_member(key, value) for key, value in own]
     return "\n".join(out)
+
+
+def examples(name: str) -> str:
+    """Return links to the pages with a Python block that uses a public name, at most three."""
+    block = re.compile(rf"^```python\n(?:(?!```)[^\n]*\n)*?(?:(?!```)[^\n]*\b{name}\b)", re.MULTILINE)
+    found = [page for page in sorted(DOCS.glob("*.md")) if block.search(page.read_text(encoding="utf-8"))]
+    return ", ".join(f"[{page.stem}](../../{page.name})" for page in found[:3])
 
 
 def _defined_in(value: Any, module_name: str) -> bool:

@@ -11,15 +11,20 @@ import pytest
 from synthetic import synthetic
 
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError, UnknownNameError
+from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.main import main
+from ccenv.leaderboard.evaluate.score import SUITES
 from ccenv.leaderboard.site.build import build_site
-from ccenv.leaderboard.site.sections import Certified
+from ccenv.leaderboard.site.sections import Certified, read_quic
 from ccenv.leaderboard.site.sources import Records
+from ccenv.leaderboard.site.views import FURTHER
 from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.proofs.certificates.library import find, read_stored, shipped_folder, stored
 from ccenv.proofs.certificates.reading import FORMAT
+from ccenv.quic.suite import FORMAT as QUIC
 from ccenv.training.league.record import read_record
 
 RECORDED = Path(__file__).parents[2] / "docs" / "data" / "league.json"
@@ -190,6 +195,37 @@ def test_sentence_figures_and_certificate_stand_with_the_sender_that_they_are_ab
     assert told["certificate"] == name and told["utilisation"] == pytest.approx(1 / 3) and told["inflight_bdp"] is None
     assert main(["certificate", "check", str(site / name), "--json"]) == 0  # what is downloaded is what is checked
     assert json.loads(capsys.readouterr().out)["statement"] == told["statement"] == data["statement"]
+
+
+def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, capsys) -> None:
+    made, site = synthetic(2), tmp_path / "site"
+    name = made.benches[0].manifest.agents[0].label
+    made.players[made.benches[0].submission] = sender_hash(make_sender("ever_delay"))
+    rows = [
+        {"stack": "quinn", "sender": name, "attacked": 0.875, "searched": None},
+        {"stack": "Linux", "sender": name, "attacked": 0.1},
+    ]
+    record = tmp_path / "quic.json"
+    record.write_bytes(QUIC.content({"rows": rows}))
+    assert build_site(made, site, quic=[record])["theorems"] == 1
+    index = (site / "index.html").read_text()
+    assert "rates within 2.92" in index and ">0.88 <" in index and ">0.10 <" not in index
+    (told,) = [one for one in json.loads((site / "board.json").read_text())["senders"] if one["theorems"]]
+    assert told["quic"] == [{"stack": "quinn", "attacked": 0.875}]
+    (theorem,) = told["theorems"]
+    assert theorem["flows"] == "any" and theorem["rtt_rtts"] > 10 and theorem["ratio"] < 3
+    (file,) = (site / "certificates").iterdir()
+    assert main(["certificate", "check", str(file), "--json"]) == 0
+    capsys.readouterr()
+    for broken in ({"rows": [{"stack": "quinn"}]}, {"rows": [{"stack": "quinn", "sender": "a", "attacked": "x"}]}):
+        record.write_bytes(QUIC.content(broken))
+        with pytest.raises(InputError):
+            read_quic([record])
+
+
+def test_the_index_tells_what_further_suites_found() -> None:
+    assert all(set(names) <= set(load_suite(suite).table) for suite, names in FURTHER.items())
+    assert set(FURTHER) < set(SUITES)
 
 
 def test_a_theorem_of_a_shield_stands_with_the_agent_that_chooses_inside_it() -> None:

@@ -280,7 +280,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     result = answer(["board", "build", "--records", str(made), "--out", str(tmp_path / "site"), "--json"])
     assert result == {
         "index": str(tmp_path / "site" / "index.html"), "suites": 2, "senders": 2, "adversaries": 0, "verifications": 1,
-        "theorems": 1, "leagues": 0, "settings": {"certificates": [], "league": []},
+        "theorems": 1, "leagues": 0, "settings": {"certificates": [], "league": [], "quic": []},
     }  # fmt: skip
     refused(["board", "add", str(tmp_path / "absent.json")], "cannot be read")
 

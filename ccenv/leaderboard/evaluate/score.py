@@ -30,8 +30,8 @@ from ccenv.leaderboard.submission.document import panel
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.network.trace import parse_trace
 
-# The nominal suite, whose score ranks the senders, then the one with the adversary panel.
-SUITES = ("standard-v2", "worst-case-v1")
+# The nominal suite, whose score ranks the senders, then the one with the adversary panel, then company and unlike networks.
+SUITES = ("standard-v2", "worst-case-v1", "company", "everywhere-v1")
 
 
 def nominal_suite() -> str:

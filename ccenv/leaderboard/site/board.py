@@ -9,6 +9,7 @@ import numpy as np
 
 from ccenv.benchmarks.statistics import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.leaderboard.evaluate.score import SUITES
 from ccenv.leaderboard.site.sections import Certified, Theorem
 from ccenv.leaderboard.site.sources import DamageRecord, Records
 from ccenv.leaderboard.store.entry import SubmissionRecord
@@ -144,7 +145,16 @@ def make_board(records: Records, certified: Certified) -> Board:
     newest = {series: max(number for other, number in editions if other == series) for series, _ in editions}
     for table, (series, number) in zip(tables, editions, strict=True):
         table.superseded = number < newest[series]
-    tables.sort(key=lambda t: (t.superseded, ADVERSARIAL in t.suite.tags, t.suite.name, -t.suite.version, t.sha256))
+    tables.sort(
+        key=lambda t: (
+            t.superseded,
+            ADVERSARIAL in t.suite.tags,
+            t.suite.name != SUITES[0],
+            t.suite.name,
+            -t.suite.version,
+            t.sha256,
+        )
+    )
     results: dict[tuple[str, str], list[Standing]] = {}
     for table in tables:
         for _, _, result in table.rows:
@@ -172,6 +182,12 @@ def make_board(records: Records, certified: Certified) -> Board:
     n_by_folded_author = Counter(fold_text(record.card.author) for record in records.submissions)
     authors = {record.card.author: n_by_folded_author[fold_text(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)
+
+
+def _place(table: Table) -> tuple[bool, bool, bool, str, int, str]:
+    """Return the key of a table's place: the nominal suite that ranks the senders comes first."""
+    suite = table.suite
+    return table.superseded, ADVERSARIAL in suite.tags, suite.name != SUITES[0], suite.name, -suite.version, table.sha256
 
 
 def edition(suite: SuiteBase) -> tuple[str, tuple[int, int]]:

@@ -16,7 +16,7 @@ from ccenv.base.foreign import resolve_inside
 from ccenv.base.provenance import VERSION
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, make_board
-from ccenv.leaderboard.site.sections import FOLDER, PAGE, Certified, League, league_view, read_leagues
+from ccenv.leaderboard.site.sections import FOLDER, PAGE, Certified, League, Quic, league_view, read_leagues, read_quic
 from ccenv.leaderboard.site.sources import Records
 from ccenv.proofs.certificates.library import shipped_folder, stored
 
@@ -27,20 +27,24 @@ _FOLDERS = ("entries", "suites", "traces", "submissions", FOLDER)
 
 
 def build_site(
-    records: Records, out: FilePath, certificates: Sequence[FilePath] = (), leagues: Sequence[FilePath] = ()
+    records: Records,
+    out: FilePath,
+    certificates: Sequence[FilePath] = (),
+    leagues: Sequence[FilePath] = (),
+    quic: Sequence[FilePath] = (),
 ) -> dict[str, Any]:
     """Build the site; return ``index`` (path of the page) and the numbers of suites, senders, adversaries, proofs and leagues.
 
     Raises:
         MissingExtraError: without Jinja2.
-        InputError: for damaged records, a certificate or a league that is refused, or an ``out`` that holds something else.
+        InputError: for damaged records, a certificate, league or QUIC record that is refused, or an ``out`` with other files.
         CcenvError: if the site cannot be written.
     """
     require_extra("jinja2", "board")
     certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
     played = read_leagues(list(leagues))
     board = make_board(records, certified)
-    _replace(out, site_files(board, played))
+    _replace(out, site_files(board, played, read_quic(quic)))
     return {
         "index": out / "index.html",
         "suites": len(board.tables),
@@ -52,11 +56,11 @@ def build_site(
     }
 
 
-def site_files(board: Board, leagues: Sequence[League] = ()) -> dict[str, bytes]:
-    return _pages(board, leagues) | _copies(board) | {league.link: league.content for league in leagues}
+def site_files(board: Board, leagues: Sequence[League] = (), quic: Quic | None = None) -> dict[str, bytes]:
+    return _pages(board, leagues, quic or {}) | _copies(board) | {league.link: league.content for league in leagues}
 
 
-def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
+def _pages(board: Board, leagues: Sequence[League], quic: Quic) -> dict[str, bytes]:
     import jinja2
 
     environment = jinja2.Environment(
@@ -84,7 +88,7 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
         return environment.get_template(template).render(shared, root=root, **context).encode()
 
     pages = {
-        "index.html": page("index.html", "", **_index(board)),
+        "index.html": page("index.html", "", **_index(board, quic)),
         "adversaries.html": page("adversaries.html", ""),
         "method.html": page("method.html", "", metrics=views.metrics_of(board)),
     }
@@ -98,18 +102,24 @@ def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
         pages[f"entries/{row['slug']}.html"] = page("adversary.html", "../", row=row)
     folder = resources.files("ccenv.leaderboard") / "static"
     pages |= {name: folder.joinpath(name).read_bytes() for name in _STATIC}
-    pages[DATA] = FORMAT.content(_data(board, damages) | {"leagues": [league.to_dict() for league in leagues]})
+    pages[DATA] = FORMAT.content(_data(board, damages, quic) | {"leagues": [league.to_dict() for league in leagues]})
     return pages
 
 
-def _index(board: Board) -> dict[str, Any]:
-    if not board.tables:
-        return {"rows": [], "raw": [], "overview": None}
-    columns = [(metric, views.display_unit(metric)) for metric in views.raw_columns(board.tables[0])]
-    return {"rows": views.index_rows(board), "raw": columns, "overview": views.overview(board)}
+def _index(board: Board, quic: Quic) -> dict[str, Any]:
+    rows = views.index_rows(board, quic) if board.tables else []
+    raw = [(metric, views.display_unit(metric)) for metric in views.raw_columns(board.tables[0])] if rows else []
+    return {
+        "rows": rows,
+        "raw": raw,
+        "any_number": any("any" in row["theorems"] for row in rows),
+        "further": views.further(board),
+        "quic": bool(quic),
+        "overview": views.overview(board) if rows else None,
+    }
 
 
-def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
+def _data(board: Board, damages: list[dict[str, Any]], quic: Quic) -> dict[str, Any]:
     tables = [
         {
             "suite": table.suite.name,
@@ -142,6 +152,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
             "verifications": [v.result.model_dump() for v in entry.verifications],
             "envelope": None if entry.envelope is None else entry.envelope.model_dump(),
             "theorems": [theorem.to_dict() for theorem in entry.theorems],
+            "quic": [{"stack": stack, "attacked": lowest} for lowest, stack in quic.get(entry.player.label, ())],
         }
         for entry in board.entries.values()
     ]

@@ -48,6 +48,7 @@ def publish(
     records: bool = True,
     certificates: Sequence[FilePath] = (),
     leagues: Sequence[FilePath] = (),
+    quic: Sequence[FilePath] = (),
 ) -> dict[str, Any]:
     """Bring a folder up to date with a board; return ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
 
@@ -64,7 +65,7 @@ def publish(
     published = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
         site = FilePath(scratch) / "site"
-        build_site(from_store(store, home), site, certificates, leagues)
+        build_site(from_store(store, home), site, certificates, leagues, quic)
         if records:
             (site / "records").mkdir()
             export_board(store, site / RECORDS)

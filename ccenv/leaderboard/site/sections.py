@@ -1,4 +1,4 @@
-"""Theorems of senders, each with a certificate that the checker confirmed, and leagues, the operator's own measurements."""
+"""Theorems of senders, each with a certificate that the checker confirmed; leagues and QUIC runs, the operator's measurements."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from ccenv.base.registry import load_target
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.weights import quantise_player
+from ccenv.proofs.certificates.fairness.check import check_fair
+from ccenv.proofs.certificates.fairness.reading import FORMAT as FAIR_FORMAT
+from ccenv.proofs.certificates.fairness.reading import SUFFIX, exact, read_fair, shipped_fair
 from ccenv.proofs.certificates.library import Stored
 from ccenv.training.league.record import LeagueRecord, Round, read_record
 from ccenv.training.league.store import LEAGUE
@@ -25,12 +28,19 @@ FOLDER = "certificates"
 
 # Looked up at run time: the core does not import agents.
 _MAKE_SENDER = "ccenv.agents:make_sender"
+_FAIR = "ever_delay"
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem with its certificate, which the checker confirmed without solving."""
+    """A theorem with its certificate, which the checker confirmed without solving.
 
+    Attributes:
+        flows: "1", or "any": for any number of flows of the sender.
+        figures: what is proved; None: not claimed.
+    """
+
+    flows: str
     statement: str
     figures: Mapping[str, float | None]
     assumptions: Sequence[str]
@@ -41,7 +51,7 @@ class Theorem:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of ``board.json``."""
-        description = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
+        description = {"flows": self.flows, "statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
         return {**description, "certificate": self.link, "checked": "without solving"}
 
 
@@ -56,7 +66,8 @@ class Certified:
 
     def theorems(self, played: str, slug: str) -> list[Theorem]:
         """Check the certificates of a program and return their theorems. Raises InputError if the checker refuses one."""
-        return [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+        found = [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+        return found + ([_fair_theorem(slug)] if played == sender_hash(load_target(_MAKE_SENDER)(_FAIR)) else [])
 
 
 def _hashes(stored: Stored) -> set[str]:
@@ -82,6 +93,7 @@ def _make_theorem(stored: Stored, name: str) -> Theorem:
     stored.confirm()
     certificate = stored.certificate
     return Theorem(
+        "1",
         certificate.statement,
         certificate.figures,
         certificate.assumptions,
@@ -90,6 +102,50 @@ def _make_theorem(stored: Stored, name: str) -> Theorem:
         len(certificate.queries),
         " and ".join(sorted({query.solver for query in certificate.queries})),
     )
+
+
+def _fair_theorem(slug: str) -> Theorem:
+    """Check the certificate of the default design, from which the registered sender has its rule."""
+    file = shipped_fair()[_FAIR]
+    certificate = read_fair(file)
+    report = check_fair(certificate)
+    if report.refusals:
+        raise InputError(f"{file}: the certificate is refused ({report.refusals[0][0]}): {report.refusals[0][1]}")
+    return Theorem(
+        "any",
+        certificate.statement,
+        {name: float(value) for name, value in exact(certificate.bounds).items()},
+        certificate.assumptions,
+        f"{FOLDER}/{slug}{SUFFIX}",
+        FAIR_FORMAT.content(certificate.model_dump()),
+        report.queries,
+        " and ".join(sorted({query.solver for query in certificate.queries})),
+    )
+
+
+Quic = Mapping[str, Sequence[tuple[float, str]]]
+"""Utilisation under attack and stack, lowest first, by sender."""
+
+
+def read_quic(files: Sequence[FilePath]) -> Quic:
+    """Read records of the suite quic-v1.
+
+    Raises InputError for a file that is no such record.
+    """
+    from ccenv.quic.stacks import STACKS
+    from ccenv.quic.suite import FORMAT
+
+    found: dict[str, list[tuple[float, str]]] = {}
+    for file in files:
+        for row in FORMAT.read(file).get("rows", ()):
+            try:
+                sender, stack = str(row["sender"]), str(row["stack"])
+                lowest = min((float(row[key]) for key in ("attacked", "searched") if row.get(key) is not None), default=None)
+            except (TypeError, KeyError, ValueError):
+                raise InputError(f"{file}: a row has no sender, no stack, or a utilisation that is no number") from None
+            if stack in STACKS and lowest is not None:
+                found.setdefault(sender, []).append((lowest, stack))
+    return {sender: sorted(rows) for sender, rows in found.items()}
 
 
 LEAGUES_FOLDER, PAGE = "leagues", "leagues.html"

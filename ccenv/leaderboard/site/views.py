@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ccenv.leaderboard.evaluate.trace_view import make_view, read_view
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, SHIELD, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.drawing import line, ticks
+from ccenv.leaderboard.site.sections import Quic
 from ccenv.leaderboard.store.records import CellRecord, VerificationRecord
 from ccenv.network.metrics.table import METRICS, Metric
 from ccenv.network.trace import parse_trace
@@ -126,13 +128,18 @@ def _percent(share: float) -> str:
 GROUPS = {"alone": "Alone", "own_kind": "With its own kind", "company": "In company"}
 
 
+def measured(cells: Sequence[CellRecord]) -> list[dict[str, Any]]:
+    """Return cells as a suite's quantities take them."""
+    return [cell.model_dump(include=_FIELDS) | {"parameters": cell.parameters or {}} for cell in cells]
+
+
 def side_by_side(suite: SuiteBase, cells: Sequence[CellRecord]) -> list[tuple[Metric, str, list[float | None]]]:
     """Return metric, aggregate and values by group (None: undefined) of the suite's table, from the cells of one sender.
 
     Names in the table are a group of GROUPS (``alone``), or end with one (``utilisation_alone``); empty with less than two
     groups.
     """
-    records = [cell.model_dump(include=_FIELDS) | {"parameters": cell.parameters or {}} for cell in cells]
+    records = measured(cells)
     rows: dict[str, dict[str, Quantity]] = {}
     for name, quantity in suite.table.items():
         group = next((group_name for group_name in GROUPS if name == group_name or name.endswith(f"_{group_name}")), None)
@@ -210,8 +217,27 @@ def suite_page(table: Table) -> str:
     return f"suites/{table.suite.name}-{table.suite.version}-{table.sha256[:8]}.html"
 
 
-def index_rows(board: Board) -> list[dict[str, Any]]:
-    table = board.tables[0]
+FURTHER = {"company": ("jain_8", "share_worst", "harm"), "everywhere-v1": ("alone", "jain", "in_range")}
+"""Suites of the index beside the one that ranks: values of their tables."""
+
+
+def further(board: Board) -> list[Table]:
+    """Return the tables of FURTHER that are on the board, none of them superseded."""
+    return [table for table in board.tables[1:] if table.suite.name in FURTHER and not table.superseded]
+
+
+def _further_values(table: Table, entry: Entry) -> dict[str, Any] | None:
+    """Return what the index tells of a sender in one of FURTHER; None if it was not played."""
+    result = next((one for one in entry.results if one.record.suite_sha256 == table.sha256), None)
+    if result is None:
+        return None
+    cells = measured(result.cells)
+    values = [(name, compute_quantity(cells, table.suite.table[name])) for name in FURTHER[table.suite.name]]
+    return {"name": table.suite.name, "values": values, "stale": result.stale}
+
+
+def index_rows(board: Board, quic: Quic = MappingProxyType({})) -> list[dict[str, Any]]:
+    table, others = board.tables[0], further(board)
     raw = raw_columns(table)
     return [
         {
@@ -228,7 +254,9 @@ def index_rows(board: Board) -> list[dict[str, Any]]:
             "worst": board.entry(result.player).worst,
             "proof": headline(board.entry(result.player)),
             "verdicts": board.entry(result.player).verdicts,
-            "theorem": next(iter(board.entry(result.player).theorems), None),
+            "theorems": {theorem.flows: theorem for theorem in reversed(board.entry(result.player).theorems)},
+            "further": [_further_values(other, board.entry(result.player)) for other in others],
+            "quic": next(iter(quic.get(result.player.label, ())), None),
             "raw": [(metric, result.summary.against[table.suite.score.adversary].get(metric.name)) for metric in raw],
         }
         for place, (first, last, result) in enumerate(table.rows, start=1)
