@@ -91,6 +91,7 @@ TABLES = {
     "interface-terms": Table(interface.terms),
     "interface-rewards": Table(interface.rewards),
     "kernel": Table(kernel.bands, ("kernel-bands.json",)),
+    "switches": Table(kernel.switches, ("kernel-switches.json",)),
     "coverage": Table(papers.summary),
     **{f"coverage-{name.lower()}": Table(partial(papers.rows, paper=name)) for name in papers.papers()},
     "live": Table(kernel.live),

@@ -1,4 +1,4 @@
-"""Tables of Linux beside the packet engine (docs/data/kernel-bands.json) and beside the simulated attacks (live-worst-case)."""
+"""Tables of Linux beside the packet engine (kernel-bands, kernel-switches) and beside simulated attacks (live-worst-case)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,47 @@ Rows = list[dict[str, str]]
 
 def bands(record: dict[str, Any]) -> Rows:
     """Return the packet engine beside Linux, a row per case, and what is beyond the bands; a packet in service does not wait."""
-    rows = []
+    rows, hosts = [], linux_records.cases(linux_records.HOST)
     for case, records in linux_records.cases().items():
-        theirs, runs = [linux_records.of_record(one) for one in records], record[case]
-        own = {key: np.mean(runs[key], axis=0) for key in ("utilisation", "queue", "loss", "rates")}
+        runs, keys = record[case], ("utilisation", "queue", "loss", "rates")
+        sides = [[linux_records.of_record(one) for one in side] for side in (records, hosts[case])]
+        linux, host = ({key: np.mean([one[key] for one in side], axis=0) for key in keys} for side in sides)
+        own = {key: np.mean(runs[key], axis=0) for key in keys}
         shares = len(own["rates"]) > 1
         rows.append(
             {
                 "case (CCA, Mbit/s, buffer in BDP)": case,
-                "Linux: utilisation, packets waiting, % lost": _texts(theirs),
-                "here, mean of 8 seeds": _texts([own]),
-                "Linux: Mbit/s": "; ".join(_shares(one) for one in theirs) if shares else "",
+                "Linux: utilisation, packets waiting, % lost": _text(linux),
+                "here": _text(own),
+                "Linux: Mbit/s": _shares(linux) if shares else "",
                 "here: Mbit/s": _shares(own) if shares else "",
                 "beyond": ", ".join(runs["beyond"]),
+                "a host's record": _text(host) + (f" ({_shares(host)})" if shares else ""),
+                "its beyond": ", ".join(runs["host_beyond"]),
             }
         )
     return rows
 
 
-def _texts(measures: list[dict[str, Any]]) -> str:
+def switches(record: dict[str, Any]) -> Rows:
+    """Return what moves the cases of kernel-v1 that are outside: kernel and packet engine as they are, and changed."""
+    rows = []
+    for case, changes in record.items():
+        for words, sides in changes.items():
+            texts = {side: f"{_text(sides[side])}{_first(sides[side])}" if side in sides else "" for side in ("kernel", "engine")}
+            rows.append(
+                {"case": "" if words else case, "change of both": words, "kernel": texts["kernel"], "here": texts["engine"]}
+            )
+    return rows
+
+
+def _first(measure: dict[str, Any]) -> str:
+    return f", {measure['shares'][0]:.2f}" if measure["shares"] else ""
+
+
+def _text(measure: dict[str, Any]) -> str:
     columns = (("utilisation", ".3f"), ("queue", ".3g"), ("loss", ".2g"))
-    return ", ".join("; ".join(format(one[name], form) for one in measures) for name, form in columns)
+    return ", ".join(format(measure[name], form) for name, form in columns)
 
 
 def _shares(measure: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import kernel_switches
 import numpy as np
 import pytest
 
@@ -209,6 +210,27 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "leave out -s half_width" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"utilisation": "x"}, "utilisation"),
+        ({"queue": 1e300}, "queue"),
+        ({"loss": None}, "loss"),
+        ({"shares": [0.5]}, "the run 'alone/reno/0' has 1 shares; its flows are 1"),
+    ],
+)
+def test_damaged_records_are_told(
+    tmp_path: Path, changed: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = suite.FORMAT.read(suite.SHIPPED)
+    record["runs"]["kernel"]["alone/reno/0"] |= changed
+    (tmp_path / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    assert main(["bench", "run", "kernel-v1", "--only", "alone/reno/0", "--out", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "record.json" in line
+    assert words in line
+
+
 def test_shipped_runs_are_of_the_cases() -> None:
     runs = suite.FORMAT.read(suite.SHIPPED)["runs"]["kernel"]
     scenarios = {f"{case}/{one.seed}": one for case, seeds in suite.load_cases().items() for one in seeds}
@@ -218,3 +240,27 @@ def test_shipped_runs_are_of_the_cases() -> None:
         assert run["scenario"] == suite.hash_scenario(scenarios[name]), name
         assert 0.05 < run["utilisation"] < 1.01, name
         assert len(run["shares"]) == (flows if flows > 1 else 0), name
+
+
+def test_switches_move_the_cases_outside() -> None:
+    """Packet engine and record agree; changed on both sides, the cases are where the page says."""
+    record = json.loads(kernel_switches.FILE.read_text(encoding="utf-8"))
+    outside = {case: suite.beyond(changes[""]) for case, changes in record.items()}
+    assert outside == {
+        "deep/bbr": ["queue"],
+        "small/hybla": ["loss"],
+        "late/vegas+vegas": ["shares"],
+        "attacked/vegas": ["utilisation", "queue"],
+        "attacked/hybla": ["utilisation"],
+    }
+    quick = {case: suite.beyond(changes["quick_ack: true"]) for case, changes in record.items()}
+    assert {case: told for case, told in quick.items() if told} == {"late/vegas+vegas": ["queue"]}
+    for case, changes in kernel_switches.CHANGES.items():
+        for words, change in changes.items():
+            found = kernel_switches.play(case, change, ("engine",))["engine"]
+            assert found == record[case][words]["engine"], (case, words)
+    vegas = {
+        "kernel": record["late/vegas+vegas"][""]["kernel"],
+        "engine": record["late/vegas+vegas"]["slow start of tcp_vegas"]["engine"],
+    }
+    assert suite.beyond(vegas) == []

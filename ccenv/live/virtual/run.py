@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import platform
@@ -46,6 +47,10 @@ MEMORY_MIB = 192
 SOCKET_BYTES = 64 << 20
 SOURCES = Path(__file__).parent
 NO_PERSONALITY, NEVER_DUE = 81, 82  # exit codes of clock.c
+ASK_PERSONALITY = 0xFFFFFFFF  # sets nothing
+FIXED_ADDRESSES = (
+    "address randomisation cannot be switched off here; allow the system call personality (a container's seccomp profile)"
+)
 _COMPILED = {
     "clock.c": ("-shared", "-fPIC"),
     "agent.c": ("-static",),
@@ -283,6 +288,8 @@ def _times_ahead(scenario: LiveScenario) -> tuple[int, int]:
 
 def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cpu_s: float) -> subprocess.Popen[bytes]:
     """Start the kernel in a session of its own, its console a file, its environment the same for all users."""
+    if ctypes.CDLL(None).personality(ctypes.c_ulong(ASK_PERSONALITY)) < 0:  # clock.c would take -1 for an answer
+        raise LiveError(f"virtual: {FIXED_ADDRESSES}")
     numbers = tuple(end.fileno() for end in ends)
     told = ",".join(
         [*(f"{number:4d}" for number in numbers), *map(str, (CLOCK_NS, TRAP_NS, *_times_ahead(scenario), scenario.seed))]
@@ -333,9 +340,7 @@ def _why(code: int, console: Path, cpu_s: float) -> str:
     if code in (-signal.SIGKILL, -signal.SIGXCPU):
         return f"the guest reached its limit of {cpu_s:g} s of CPU time and was ended; -s cpu_s=N allows more"
     if code == NO_PERSONALITY:
-        return (
-            "address randomisation cannot be switched off here; allow the system call personality (a container's seccomp profile)"
-        )
+        return FIXED_ADDRESSES
     if code == NEVER_DUE:
         return "the guest waits for nothing: no timer and no packet is due"
     lines = [line for line in console.read_text(errors="replace").splitlines() if line.strip()]

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from inspect import getsource
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from ccenv.base.config import StrictModel, validate
+from ccenv.base.errors import InputError
 from ccenv.base.files import Format, hash_value
 from ccenv.base.foreign import read_yaml
 from ccenv.base.provenance import code_hash
@@ -33,6 +36,22 @@ UTILISATION, QUEUE, LOSS_FACTOR, LOSS_POINTS, SHARE = 0.03, 0.15, 1.5, 0.02, 0.0
 ERRORS = 2.0  # standard errors of the difference of both means, by which a band is wider
 SIDES = ("kernel", "engine")
 PHASES = (with_start_phases, with_phase_jitter)
+
+
+class _Run(StrictModel):
+    """A run as records keep it."""
+
+    scenario: str
+    utilisation: float = Field(ge=0, le=2)
+    queue: float = Field(ge=0, le=1e9)
+    loss: float = Field(ge=0, le=100)
+    shares: list[Annotated[float, Field(ge=0, le=1)]]
+    hash: str = ""
+
+
+class _Kept(StrictModel):
+    code: dict[Literal["kernel", "engine"], str]
+    runs: dict[Literal["kernel", "engine"], dict[str, _Run]]
 
 
 def load_cases() -> dict[str, list[LiveScenario]]:
@@ -123,6 +142,7 @@ def run_suite(
         shipped: a record to begin with.
 
     Raises:
+        InputError: for a record that is damaged.
         LiveError: if no run matches, a run is not valid, or a run of the kernel is missing and cannot be made here.
     """
     planned = [
@@ -136,7 +156,7 @@ def run_suite(
     if not planned:
         raise LiveError(f"{SUITE}: no run matches {list(only)}; runs are called like 'two/reno+cubic/0'")
     code, runs = codes(), {side: {} for side in SIDES}  # type: dict[str, str], dict[str, dict[str, Any]]
-    for old in (FORMAT.read(one) for one in (shipped, file) if one.exists() and not fresh):
+    for old in (_read(one) for one in (shipped, file) if one.exists() and not fresh):
         for side in SIDES:
             runs[side] |= old["runs"][side] if old["code"][side] == code[side] else {}
     for number, (side, case, scenario) in enumerate(planned):
@@ -150,6 +170,17 @@ def run_suite(
     return record
 
 
+def _read(file: Path) -> dict[str, Any]:
+    """Return code and runs of a record. Raises InputError for what is no run of a case."""
+    old = FORMAT.read(file)
+    kept = validate(_Kept, {key: old.get(key) for key in ("code", "runs")}, str(file))
+    flows = {f"{case}/{one.seed}": len(one.flows) for case, scenarios in load_cases().items() for one in scenarios}
+    for name, run in (pair for runs in kept.runs.values() for pair in runs.items()):
+        if name in flows and len(run.shares) != (flows[name] if flows[name] > 1 else 0):
+            raise InputError(f"{file}: the run {name!r} has {len(run.shares)} shares; its flows are {flows[name]}")
+    return old
+
+
 def judge(runs: Mapping[str, Mapping[str, Any]], names: set[str]) -> dict[str, Any]:
     """Return the cases of these names with means, standard errors and what lies beyond the bands; the numbers of cases inside."""
     rows = []
@@ -160,7 +191,7 @@ def judge(runs: Mapping[str, Mapping[str, Any]], names: set[str]) -> dict[str, A
         flows = [
             {"sender": f.sender.removeprefix(KERNEL), "rtt_ms": 1e3 * f.rtt_s, "start_s": f.start_s} for f in scenarios[0].flows
         ]
-        sides = {side: _spread(played[side]) for side in SIDES if played[side]}
+        sides = {side: spread(played[side]) for side in SIDES if played[side]}
         rows.append({"case": case, "flows": flows, **sides, **({"beyond": beyond(sides)} if "engine" in sides else {})})
     judged = [row for row in rows if "beyond" in row]
     return {
@@ -171,7 +202,7 @@ def judge(runs: Mapping[str, Mapping[str, Any]], names: set[str]) -> dict[str, A
     }
 
 
-def _spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def spread(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean and standard error of each quantity, and the number of seeds."""
     out: dict[str, Any] = {"seeds": len(runs)}
     for name in QUANTITIES:
