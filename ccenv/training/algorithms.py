@@ -19,6 +19,7 @@ require_extra("torch", "train")
 import torch  # noqa: E402  (only after the checks that name the extra)
 from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
+from stable_baselines3.common.utils import LinearSchedule  # noqa: E402
 
 from ccenv.training.ppo.flows import FlowsPPO  # noqa: E402
 from ccenv.training.ppo.ppo import KernelPPO  # noqa: E402
@@ -56,6 +57,8 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
     same = {"n_steps", "batch_size", "n_epochs", "learning_rate", "gamma", "gae_lambda", "clip_range"}
     renamed = {"ent_coef": ppo.entropy_weight, "vf_coef": ppo.value_weight, "max_grad_norm": ppo.max_gradient_norm}
     settings: dict[str, Any] = ppo.model_dump(include=same) | renamed
+    if ppo.last_learning_rate is not None:
+        settings["learning_rate"] = LinearSchedule(ppo.learning_rate, ppo.last_learning_rate, 1.0)
     recipe = config.recipe
     if recipe.imitation is not None:
         step = config.packet_settings().interface().action_row[1]

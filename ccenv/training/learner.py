@@ -299,7 +299,7 @@ class Learner:
         good = self.state.iteration * self.config.iteration_steps
         return DivergedError(
             f"training left the finite numbers after step {good}, or its losses {MOST_LOSS:g}; the checkpoint of step {good} "
-            f"is kept. Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
+            f"is kept. Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.lr_schedule(1.0):g})"
         )
 
 

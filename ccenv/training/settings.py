@@ -201,6 +201,8 @@ class PpoSettings(StrictModel):
         batch_size: samples per gradient step.
         n_epochs: passes over the samples of an iteration.
         learning_rate: of Adam.
+        last_learning_rate: of the last iteration (0.0001), reached in a straight line; None: ``learning_rate`` all the time. What
+            a run ends with then depends less on its last minibatches.
         gamma: discount per environment step.
         gae_lambda: of the generalised advantage estimate.
         clip_range: of the probability ratio.
@@ -221,6 +223,7 @@ class PpoSettings(StrictModel):
     batch_size: int = Field(default=1024, ge=2)
     n_epochs: int = Field(default=5, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    last_learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
     clip_range: float = Field(default=0.2, gt=0, allow_inf_nan=False)

@@ -149,6 +149,13 @@ def test_a_curriculum_changes_the_network_and_resumes(tmp_path):
     assert_goes_on(tmp_path, config, (512, 768), plain)  # at the border of two stages, and inside one
 
 
+def test_a_learning_rate_falls_in_a_straight_line_and_a_run_resumes(tmp_path):
+    config = small("ppo.learning_rate=0.001", "ppo.last_learning_rate=0.0001")
+    assert_goes_on(tmp_path, config, (512,), small("ppo.learning_rate=0.001"))
+    rate = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))._model.lr_schedule
+    assert [rate(left) for left in (1.0, 0.5, 0.0)] == pytest.approx([0.001, 0.00055, 0.0001])
+
+
 def test_early_stop_and_the_best_policy(tmp_path):
     config = small("early_stop.patience=1", "early_stop.min_gain=2", "evaluation.every_steps=256", "evaluation.n_paths_during=32")
     result = train(config, tmp_path)
