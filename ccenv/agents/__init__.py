@@ -46,6 +46,7 @@ for _name, _target, _tag, _summary in (
     ("nice", "classic.nice:sender", "classic", "TCP Nice, background transfers (Venkataramani et al. 2002)"),
     ("tcp_lp", "classic.tcp_lp:sender", "classic", "TCP-LP, low priority (Kuzmanovic, Knightly 2003)"),
     ("proteus", "classic.pcc.proteus:sender", "classic", "PCC Proteus (Meng et al. 2020; parameter scavenger)"),
+    ("libra", "classic.pcc.libra:sender", "classic", "Libra: CUBIC and a learner by what they achieve (Du et al. 2021)"),
     ("verus", "classic.verus:sender", "classic", "Verus, by a learned delay profile (Zaki et al. 2015)"),
     ("sprout", "classic.sprout:sender", "classic", "Sprout, by a forecast of the rate (Winstein et al. 2013)"),
     ("remy", "classic.remy:sender", "classic", "Remy-like: a table of rules found by a search (Winstein, Balakrishnan 2013)"),

@@ -67,6 +67,8 @@ FLOWS: list[tuple[str, float, float, float, dict[str, tuple[float, float]]]] = [
     ("vivace", BDP_MSS, 20, 12, {"utilisation": (0.85, 1.01), "queue": (0, 5), "lost": (0, 1e-3)}),
     ("allegro", BDP_MSS, 20, 8, {"utilisation": (0.97, 1.01), "lost": (1e-9, 0.05)}),
     ("proteus", BDP_MSS, 20, 12, {"utilisation": (0.85, 1.01), "queue": (0, 5), "lost": (0, 1e-3)}),
+    # Slopes below 1 % are noise to the utility: a queue stays, and losses keep it below the buffer.
+    ("libra", 4 * BDP_MSS, 20, 8, {"utilisation": (0.98, 1.01), "lost": (0, 0.01)}),
     # A sawtooth of delay: up to the threshold of 50 segments here, then half of the 90 in flight; the pause empties the queue.
     ("aimd_delay", 200, 12, 5, {"utilisation": (0.93, 1.01), "losses": (0, 0), "queue high": (49, 53), "queue low": (0, 1)}),
     # Within Rm + 100 ms 95 % of the paths deliver 113 segments: 40 in the pipe, the rest in the queue (by hand, from the filter's

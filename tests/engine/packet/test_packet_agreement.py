@@ -31,7 +31,7 @@ CCAS = (
     "reno", "cubic", "vegas", "copa", "bbr1", "fast", "ledbat", "illinois", "westwood", "hybla", "fourcp_fixed", "fourcp_auto",
     "exp_delay", "constant:rate_mbps=10", "bbr2", "bbr3", "vivace", "vivace_linux", "dctcp", "prague", "allegro", "allegro_linux",
     "lambda_proxy", "fixed_delay_proxy", "gcc", "ever_delay", "aimd_delay", "nice", "tcp_lp", "proteus", "verus", "sprout",
-    "remy", "packet_train",
+    "libra", "remy", "packet_train",
 )  # fmt: skip
 PROGRAMS = (
     "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
