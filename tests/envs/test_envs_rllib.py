@@ -1,9 +1,11 @@
 """RLlib's new API stack trains on the native batch."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
-pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="the extra rllib is not installed")
 
 
 @pytest.fixture(scope="module")

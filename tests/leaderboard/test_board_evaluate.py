@@ -36,6 +36,7 @@ from ccenv.leaderboard.store.submit import entrants, submit_folder, submit_revie
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.network.trace import load_trace
+from ccenv.proofs.certificates.library import Stored
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
 STAGE = SuiteStage(SUITE)
@@ -253,7 +254,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
 EXPORT = Path(__file__).parents[2] / "docs" / "data" / "leaderboard.jsonl.xz"
 
 
-def test_the_shipped_board(tmp_path: Path) -> None:
+def test_the_shipped_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stored, "confirm", lambda self: None)  # tests/proofs/certificates check them
     home = Home(tmp_path / "board")
     with home.open() as store:
         count = import_board(store, home, read_export(EXPORT))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
 from ccenv.training.monitoring import Look
 
 pytest.importorskip("stable_baselines3")
-pytest.importorskip("tensorboard")
-pytest.importorskip("wandb")
 
 from ccenv.training.run import train
+
+pytestmark = pytest.mark.skipif(not all(map(find_spec, ("tensorboard", "wandb"))), reason="the extra wandb is not installed")
 
 SMALL = (
     "num_envs=8 total_steps=512 ppo.n_steps=16 ppo.batch_size=64 ppo.hidden=[4] evaluation.n_paths=4 evaluation.n_paths_during=4"

@@ -17,7 +17,6 @@ from itertools import count, islice
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from ccenv.base.errors import InputError, shown, unknown_name
 from ccenv.benchmarks.statistics import CONFIDENCE
@@ -71,12 +70,16 @@ def estimate_known(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray] | No
 
 @cache
 def _quantile(freedom: float) -> float:
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def forecast_runs(known: Known, counts: np.ndarray, half_width: float) -> int:
     """Return how many runs in all the half-width takes, if variances stay: those that are there, then by standard deviation."""
-    standard_error = half_width / (STOPPING * stats.norm.ppf((1 + CONFIDENCE) / 2)) * len(counts)
+    from scipy.special import ndtri
+
+    standard_error = half_width / (STOPPING * ndtri((1 + CONFIDENCE) / 2)) * len(counts)
     deviations = np.sqrt(known.variances)
     needed = deviations * deviations.sum() / standard_error**2
     return int(np.ceil(np.maximum(np.minimum(needed, MOST_RUNS), counts).sum()))
