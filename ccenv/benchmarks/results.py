@@ -195,6 +195,15 @@ def summarise(
     return sorted(entries, key=lambda e: (e["score"] is None, -sign * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
+def equal_seeds(records: Iterable[CellData]) -> list[str]:
+    """Return scenario and sender, ``deep/reno``, where several seeds give one result: nothing is random there."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        seen.setdefault(f"{record['scenario']}/{record['agent']}/{record['adversary']}", []).append(record["metrics"])
+    same = (name for name, runs in seen.items() if len(runs) > 1 and all(run == runs[0] for run in runs))
+    return list(dict.fromkeys(name.rpartition("/")[0] for name in same))
+
+
 def _score(suite: SuiteBase, agent_records: list[CellData], interval: Mapping[str, Any] | None) -> dict[str, Any] | None:
     tasks: dict[str, list[float]] = {}
     for record in agent_records:

@@ -77,8 +77,9 @@ def run(
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
     from ccenv.base.errors import InputError
-    from ccenv.benchmarks.results import RUNS, read_suite
+    from ccenv.benchmarks.results import RUNS, equal_seeds, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
+    from ccenv.benchmarks.store import load_cells
 
     held = settings("bench run", set_)
     if name in PLAYED:
@@ -114,6 +115,9 @@ def run(
         print_json({"out": folder, **manifest, **numbers, "settings": held})
     else:
         print_summary(read_suite(manifest, str(folder)), manifest)
+        if same := equal_seeds(load_cells(folder)):
+            told = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
+            print(f"ccenv: {told}: all seeds give one result, nothing is random there", file=sys.stderr)
         print_text(f"wrote {folder}")
     failed = {one["agent"]: one for one in manifest["failed"]}
     for agent_name, one in failed.items():

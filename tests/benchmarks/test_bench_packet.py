@@ -17,7 +17,7 @@ from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.packet import PacketCell, make_packet_cells
 from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
-from ccenv.benchmarks.results import PARQUET
+from ccenv.benchmarks.results import PARQUET, equal_seeds
 from ccenv.benchmarks.run.runner import evaluate, play_cells, run_suite
 from ccenv.benchmarks.suite.base import Quantity, Reference
 from ccenv.benchmarks.suite.curve import load_suite, validate_suite
@@ -467,3 +467,12 @@ def test_command_of_the_page(run: Path, tmp_path: Path, refused, answer) -> None
     assert result["page"] == str(run / "report.html")
     assert result["agreement"] == {"not reproduced": 1, "reproduced": 1}
     refused(["bench", "report", str(tmp_path / "nowhere")])
+
+
+def test_equal_seeds_are_found() -> None:
+    def cell(scenario: str, value: float, adversary: str = "network") -> dict[str, Any]:
+        return {"scenario": scenario, "agent": "reno", "adversary": adversary, "metrics": {"utilisation": value}}
+
+    one, two, three = [cell("one", 0.5)], [cell("two", 0.5), cell("two", 0.5)], [cell("three", 0.5), cell("three", 0.6)]
+    assert equal_seeds([*one, *two, *three]) == ["two/reno"]
+    assert equal_seeds([*three, cell("three", 0.6, "storm"), cell("three", 0.6, "storm")]) == ["three/reno"]

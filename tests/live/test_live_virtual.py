@@ -165,6 +165,7 @@ def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: 
     assert found["legal"] is found["valid"] is True
     assert found["live"] == found["worst_utilisation"] == min(one["worst_utilisation"] for one in found["by_adversary"].values())
     assert found["live"] < 0.8 < found["calm"]
+    assert found["simulated"] == pytest.approx(found["live"], abs=0.2)
     assert found["by_adversary"] == again["by_adversary"]  # with the seconds of the first: nothing was played again
     for wrong, told in (("runs=2", "take at least 14"), ("adversaries=mutation", "unknown search against a kernel 'mutation'")):
         assert main(["live", "attack", "reno", "--virtual", "-s", wrong]) == 2

@@ -206,9 +206,10 @@ def attack_virtual(
         data = folder.store_result(result)
     worst = result.worst
     simulated = None
-    if worst.moves is not None and control in COUNTERPARTS:
-        scenario = arena.scenario(str(folder.path / FilePath(data["moves"]).name))
-        simulated = simulate_live(scenario).summary["links"][0]["utilisation"]
+    if control in COUNTERPARTS:
+        spec = data["by_adversary"][result.worst_adversary]["spec"]
+        played = spec if worst.moves is None else str(folder.path / FilePath(data["moves"]).name)
+        simulated = simulate_live(arena.scenario(played)).summary["links"][0]["utilisation"]
     quiet = arena.run(None) if calm else None
     return data | {
         **about_path(load_moves(file).header),
