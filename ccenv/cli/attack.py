@@ -42,6 +42,7 @@ RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
 DEFAULT_STEPS = 8  # per Rm
 NEEDS_RATIO = ("starvation", "strong_starvation")
+NEEDS_CMA = ("cma_es", "policy_cma_es")
 WITH_THEOREM = "ever_delay"
 BESIDE = {(WITH_THEOREM, "starvation"): ("copa", "exp_delay")}
 """Whom a sender with a bound is told beside, by its name and the goal, unless -s beside says otherwise."""
@@ -96,6 +97,10 @@ def command(
     Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
     held = settings("attack", set_)
+    if any(spec.partition(":")[0] in NEEDS_CMA for spec in adversary or ()):
+        from ccenv.base.errors import require_extra
+
+        require_extra("cma", "attack")  # before kernels are compiled
     if scenario is not None:
         curve_options = {
             "--model": model != "ccac",

@@ -1,5 +1,6 @@
 """``ccenv attack`` on curves and per packet: JSON, traces on disk, resuming, older code, one clear line for wrong input."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from own_process import run_apart
 
+from ccenv.agents import load
 from ccenv.attacks import run
 from ccenv.attacks.boxes import run as boxes
 from ccenv.base.files import locked
@@ -211,6 +213,14 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, tmp_path, arena, arg
     assert message in err and (message != "--budget is" or "at least 0" not in err)
     assert err.count("\n") == 1
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("name", commands.NEEDS_CMA)
+def test_a_missing_library_is_told_before_the_sender_is_compiled(monkeypatch, refused, name):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None if module == "cma" else find(module))
+    monkeypatch.setattr(load, "load_sender", lambda *_: pytest.fail("compiled"))
+    refused(["attack", "copa", "--adversary", f"{name}:population=4"], "ccenv[attack]")
 
 
 @in_both_arenas
