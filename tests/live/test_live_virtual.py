@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -144,7 +145,9 @@ def test_folders_and_guests_that_cannot_be_are_told(tmp_path: Path, monkeypatch:
         (virtual.NEVER_DUE, "waits for nothing"),
         (0, "/tcp_nv.ko: No such file"),
     ):
-        assert told in virtual._why(code, tmp_path / "console", 30.0)
+        assert told in virtual._why(code, tmp_path / "console", 30.0, 5.0)
+    for used_s, told in ((30.0, "its limit of 30 s of CPU time"), (5.0, "was killed after 5.0 s")):
+        assert told in virtual._why(-signal.SIGKILL, tmp_path / "console", 30.0, used_s)
 
 
 @pytest.mark.usefixtures("_kernel")

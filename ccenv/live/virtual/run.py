@@ -250,8 +250,8 @@ def run_virtual(
         if not ended:
             late = time.perf_counter() - begin >= wall_s
             told = f"the guest reached its limit of {wall_s:g} s and was ended; -s wall_s=N allows more"
-            raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s)}")
-    used_s = usage.ru_utime + usage.ru_stime + time.process_time() - own
+            raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s, _cpu_s(usage))}")
+    used_s = _cpu_s(usage) + time.process_time() - own
     header = {
         "device": "virtual", "privileges": "none", "realtime": False, "kernel": _find_kernel().found.split()[-1],
         "device_drops": 0, "busy_share": used_s / scenario.duration_s, "steal_s": None,
@@ -335,8 +335,14 @@ def _reap(guest: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_rus
     return pid, guest.returncode, usage
 
 
-def _why(code: int, console: Path, cpu_s: float) -> str:
-    """Return why a guest ended early, from its exit code and the last line of its console."""
+def _cpu_s(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime
+
+
+def _why(code: int, console: Path, cpu_s: float, used_s: float) -> str:
+    """Return why a guest ended early, from its exit code, the last line of its console and the CPU time it used."""
+    if code == -signal.SIGKILL and used_s < cpu_s - 1.0:  # the limit ends no guest before
+        return f"the guest was killed after {used_s:.1f} s of CPU time, by another process or for want of memory"
     if code in (-signal.SIGKILL, -signal.SIGXCPU):
         return f"the guest reached its limit of {cpu_s:g} s of CPU time and was ended; -s cpu_s=N allows more"
     if code == NO_PERSONALITY:
