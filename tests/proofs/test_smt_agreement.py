@@ -20,7 +20,7 @@ from ccenv.proofs.formulas.view import View
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.catalog import smt_sender
 from ccenv.proofs.senders.rate_based import AnySender
-from ccenv.proofs.senders.window import Dctcp
+from ccenv.proofs.senders.window import Dctcp, echo
 from ccenv.proofs.solver.solvers import solve, to_smtlib
 from ccenv.proofs.solver.terms import Formula, all_of, implies
 from tests.oracles.pays import Question
@@ -196,6 +196,7 @@ def planted() -> tuple[Query, ...]:
         Query("tokens", free, any_sender, claim("G rises", lambda v: v.G[v.last] >= v.G[1])),
         Query("C_L >= MSS", free, any_sender, claim("C_L", lambda v: v.C_L[v.last] >= v.alpha, Needs(frozenset({"C_L"})))),
         Query("marks mean a queue", Setting("cbr_delay", "infinite", 4), Dctcp(), claim("marks", _marks_need_a_queue)),
+        Query("echoes come with bytes", Setting("cbr_delay", "infinite", 4), Dctcp(), claim("echoes", _echoes_come_with_bytes)),
         Query("late means queued", free, any_sender, claim("late", _late_is_late, late)),
     ]
     empty = replace(free, sent_before_at_most=(Fraction(2), Fraction(0)), past_steps=3, past_start="empty")
@@ -208,6 +209,10 @@ def planted() -> tuple[Query, ...]:
 
 def _marks_need_a_queue(v):
     return all_of(implies(v.marked[t], v.E[t] - v.G[t] > Dctcp.threshold) for t in range(1, v.setting.samples))
+
+
+def _echoes_come_with_bytes(v):
+    return all_of(implies(echo(v, t), v.S[t] > v.S[t - 1]) for t in range(1, v.setting.samples))
 
 
 def _late_is_late(v):

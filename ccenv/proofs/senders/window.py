@@ -258,7 +258,7 @@ def echo(view: View, t: int) -> Formula:
         before = view.enqueued(x - 1) if x > -len(view.marked_before) else None
         later = [] if before is None else [before < view.enqueued(x), before < view.S[t]]
         seen.append(all_of([view.step_marked(x), view.S[t - 1] < view.enqueued(x), *later]))
-    return any_of(seen)
+    return all_of([view.S[t - 1] < view.S[t], any_of(seen)])
 
 
 class _ReducesOnce(WindowSender):
