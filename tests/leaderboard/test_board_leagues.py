@@ -25,9 +25,11 @@ from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.proofs.certificates.library import find, read_stored, shipped_folder, stored
 from ccenv.proofs.certificates.reading import FORMAT
 from ccenv.quic.suite import FORMAT as QUIC
+from ccenv.quic.suite import SUITE
 from ccenv.training.league.record import read_record
 
-RECORDED = Path(__file__).parents[2] / "docs" / "data" / "league.json"
+DATA = Path(__file__).parents[2] / "docs" / "data"
+RECORDED, QUIC_RECORD = DATA / "league.json", DATA / "quic-v1.json"
 CELL = re.compile(r'<td class="value m[0-7]" data-value="([^"]*)">([^<]*)</td>')
 
 
@@ -202,11 +204,11 @@ def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, ca
     name = made.benches[0].manifest.agents[0].label
     made.players[made.benches[0].submission] = sender_hash(make_sender("ever_delay"))
     rows = [
-        {"stack": "quinn", "sender": name, "attacked": 0.875, "searched": None},
+        {"stack": "quinn", "sender": name, "attacked": 0.875, "searched": None, "legal": True},
         {"stack": "Linux", "sender": name, "attacked": 0.1},
     ]
     record = tmp_path / "quic.json"
-    record.write_bytes(QUIC.content({"rows": rows}))
+    record.write_bytes(QUIC.content({"suite": SUITE, "rows": rows}))
     assert build_site(made, site, quic=[record])["theorems"] == 1
     index = (site / "index.html").read_text()
     assert "rates within 2.92" in index and ">0.88 <" in index and ">0.10 <" not in index
@@ -217,10 +219,35 @@ def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, ca
     (file,) = (site / "certificates").iterdir()
     assert main(["certificate", "check", str(file), "--json"]) == 0
     capsys.readouterr()
-    for broken in ({"rows": [{"stack": "quinn"}]}, {"rows": [{"stack": "quinn", "sender": "a", "attacked": "x"}]}):
-        record.write_bytes(QUIC.content(broken))
-        with pytest.raises(InputError):
-            read_quic([record])
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ({"rows": None}, "no rows"),
+        ({"rows": {"a": 1}}, "no rows"),
+        ({"suite": "quick"}, "no rows"),
+        ({"rows": [[1]]}, "no sender"),
+        ({"rows": [{"stack": "quinn"}]}, "no sender"),
+        ({"sender": ["reno"]}, "no sender"),
+        ({"attacked": "0.5"}, "utilisation"),
+        ({"attacked": True}, "utilisation"),
+        ({"attacked": -1}, "utilisation"),
+        ({"attacked": 1e300}, "utilisation"),
+        ({"legal": False}, "no result"),
+        ({"twin": False}, "no result"),
+        ({"stack": "picoquic"}, "given twice"),
+    ],
+)
+def test_a_record_of_quic_runs_that_is_none_is_refused(broken: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    record = json.loads((QUIC_RECORD).read_text())
+    assert set(read_quic([QUIC_RECORD])) >= {"reno", "cc_qdel"}
+    row = next(row for row in record["rows"] if (row["stack"], row["sender"]) == ("quinn", "reno"))
+    (record if broken.keys() <= record.keys() else row).update(broken)
+    file = tmp_path / "quic.json"
+    file.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=reason):
+        read_quic([file])
 
 
 def test_the_index_tells_what_further_suites_found() -> None:

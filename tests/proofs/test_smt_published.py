@@ -152,7 +152,7 @@ def test_a_share_of_which_no_trace_is_legal_is_refused(least: Fraction) -> None:
 
 
 def test_marks_keep_a_flow_from_starving_in_short_cycles() -> None:
-    """[Starvation] s.6.4 (T = 7 takes a minute, docs/verification.md); the replayer computes marks and echoes by itself."""
+    """[Starvation] s.6.4 (longer cycles: docs/verification.md); the replayer computes marks and echoes by itself."""
     assert Verifier(60).decide(dctcp_query(Fraction(10), 5)).verdict == "verified"
     query = dctcp_query(Fraction(2), 5)
     values = Verifier(60).decide(query).values

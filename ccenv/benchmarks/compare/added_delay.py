@@ -57,7 +57,7 @@ def advise_lambda(
         duration_s: of a run; a download is measured in its second half.
 
     Raises:
-        InputError: for fewer than two different paths, or a number out of range.
+        InputError: for fewer than two different paths, a number out of range, or a size that a flow alone does not get done.
 
     Reference: [Delta] s.5.2; s.5.3: lambda is above the delays that occur.
     """
@@ -78,7 +78,9 @@ def advise_lambda(
             return rates(sender, [rtt_s])[0]
         flow = {"sender": sender, "rtt_s": rtt_s, "workload": {"kind": "finite", "size_bytes": size_bytes}}
         done_s = simulate({"duration_s": duration_s, "links": [link], "flows": [flow]}).finished_s[0]
-        return float(size_bytes / done_s)  # 0 if it was not done
+        if not 0 < done_s <= duration_s:
+            raise InputError(f"advise_lambda: {size_bytes:g} bytes alone at {rtt_s:g} s do not end in {duration_s:g} s")
+        return float(size_bytes / done_s)
 
     alone = delta_sensitivity([once(rtt_s) for rtt_s in (*paths, target_s)])
     contested = delta_sensitivity([rates(sender, pair)[0] for pair in product(paths, repeat=2)])

@@ -25,6 +25,7 @@ from ccenv.base.results import TableResult
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
 from ccenv.base.user.python_file import hash_files, held, is_python_file
 from ccenv.base.workers import Workers
+from ccenv.benchmarks.cells.cell import label_of
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.metrics.measures import jain
 from ccenv.network.metrics.table import METRICS, measure_run, run_metric
@@ -280,7 +281,7 @@ def _run(task: _Task, spec: str, instance: Sender | None = None) -> tuple[Row, R
     try:
         with held(task.hashes):
             sender = load_sender(spec) if instance is None else instance
-            name = sender.name
+            name = label_of(spec) or sender.name
             for metric in task.metrics:
                 if isinstance(metric, OwnMetric):
                     require_metric(metric)

@@ -13,7 +13,7 @@ from ccenv.agents.identity import sender_hash
 from ccenv.agents.programs import Program, parse_program
 from ccenv.agents.sender import ProgramSender, Sender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError
-from ccenv.base.registry import load_target
+from ccenv.base.registry import load_target, number
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.submission.identity import canonical_hash
 from ccenv.leaderboard.submission.weights import quantise_player
@@ -126,26 +126,39 @@ def _fair_theorem(slug: str) -> Theorem:
 Quic = Mapping[str, Sequence[tuple[float, str]]]
 """Utilisation under attack and stack, lowest first, by sender."""
 
+LARGEST_UTILISATION = 1.05
+"""Of half a run: what waited when it began is delivered in it, at most D of 80 ms in 2.4 s."""
+
 
 def read_quic(files: Sequence[FilePath]) -> Quic:
     """Read records of the suite quic-v1.
 
-    Raises InputError for a file that is no such record.
+    Raises InputError for a file that is no such record, a run that was not legal or not repeated, and two rows about the same.
     """
     from ccenv.quic.stacks import STACKS
-    from ccenv.quic.suite import FORMAT
+    from ccenv.quic.suite import FORMAT, SUITE
 
-    found: dict[str, list[tuple[float, str]]] = {}
+    found: dict[str, dict[str, float]] = {}
     for file in files:
-        for row in FORMAT.read(file).get("rows", ()):
-            try:
-                sender, stack = str(row["sender"]), str(row["stack"])
-                lowest = min((float(row[key]) for key in ("attacked", "searched") if row.get(key) is not None), default=None)
-            except (TypeError, KeyError, ValueError):
-                raise InputError(f"{file}: a row has no sender, no stack, or a utilisation that is no number") from None
-            if stack in STACKS and lowest is not None:
-                found.setdefault(sender, []).append((lowest, stack))
-    return {sender: sorted(rows) for sender, rows in found.items()}
+        record = FORMAT.read(file)
+        rows = record.get("rows")
+        if record.get("suite") != SUITE or not isinstance(rows, list):
+            raise InputError(f"{file}: no rows of the suite {SUITE}")
+        for row in rows:
+            sender, stack = (row.get("sender"), row.get("stack")) if isinstance(row, dict) else (None, None)
+            if not isinstance(sender, str) or not isinstance(stack, str):
+                raise InputError(f"{file}: a row has no sender or no stack")
+            measured = [row[key] for key in ("attacked", "searched") if row.get(key) is not None]
+            if stack not in STACKS or not measured:
+                continue
+            about = f"{file}: {stack}/{sender}"
+            lowest = min(number(about, "utilisation", value, low=0, high=LARGEST_UTILISATION) for value in measured)
+            if row.get("legal") is not True or row.get("twin") is False:
+                raise InputError(f"{about}: not legal, or not what the reference does: no result")
+            if stack in found.setdefault(sender, {}):
+                raise InputError(f"{about}: given twice")
+            found[sender][stack] = lowest
+    return {sender: sorted((lowest, stack) for stack, lowest in rows.items()) for sender, rows in found.items()}
 
 
 LEAGUES_FOLDER, PAGE = "leagues", "leagues.html"

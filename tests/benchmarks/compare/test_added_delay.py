@@ -29,3 +29,9 @@ def test_a_sender_that_shares_alike_at_any_delay_needs_none() -> None:
 def test_paths_that_leave_nothing_to_equalise_are_refused(paths_s: list[float]) -> None:
     with pytest.raises(InputError, match="advise_lambda"):
         advise_lambda(paths_s)
+
+
+@pytest.mark.parametrize("size_bytes", [1e9, 1e30])
+def test_a_size_that_a_flow_alone_does_not_get_done_is_refused(size_bytes: float) -> None:
+    with pytest.raises(InputError, match="do not end in 1 s"):
+        advise_lambda([0.01, 0.08], "cubic", size_bytes=size_bytes, duration_s=1)

@@ -59,6 +59,11 @@ def test_several_seeds_make_means_with_intervals() -> None:
     assert first is not None and first.scenario.seed == 3
 
 
+def test_senders_of_one_name_are_told_apart_by_their_parameters() -> None:
+    rows = compare(["reno", "reno:initial_window_mss=4"], duration="0.5s", seeds=1).rows
+    assert [row.sender for row in rows] == ["reno", "reno:initial_window_mss=4"]
+
+
 def test_seeds_differ_and_equal_ones_are_told() -> None:
     options: dict[str, Any] = {"rate": "10mbps", "rtt": "20ms", "duration": "6s"}
     held = compare(["cubic"], network="square", seeds=2, **options)
