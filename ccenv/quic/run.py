@@ -284,7 +284,10 @@ def make_run(
             buffer_bdp=positive("--buffer", buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES)) / bdp_bytes,
         )  # fmt: skip
         steps_per_rtt = STEPS_PER_RTT
-        steps = max(2, round(duration_s / (rtt_s / steps_per_rtt)))
+        steps = round(duration_s / (rtt_s / steps_per_rtt))
+        if steps < 2:
+            step_ms = 1e3 * rtt_s / steps_per_rtt
+            raise InputError(f"quic: a run of {duration_s:g} s has {steps} steps of {step_ms:g} ms; at least 2 are needed")
         first_row, rows, name = steps // 2, None, "calm"
     step_s = make_grid(path, steps_per_rtt).dt_s
     compiled = [compile_sender(chosen, sender, path, step_s) for sender in senders]

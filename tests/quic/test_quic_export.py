@@ -79,6 +79,8 @@ def test_a_stack_that_cannot_pace_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         (["quic", "run", "cubicc"], "unknown sender of aioquic 'cubicc'. Did you mean 'cubic'?"),
         (["quic", "run", "copa"], "'copa' is no belief program"),
         (["quic", "run", "cubic", "--jitter", "7ms"], "jitter_s 0.007 is not a whole number of steps"),
+        (["quic", "run", "cubic", "--duration", "0s"], "0 steps of 5 ms; at least 2"),
+        (["quic", "run", "cubic", "--rtt", "4s", "--duration", "400ms"], "1 steps of 500 ms; at least 2"),
         (["quic", "run", "cubic", "--duration", "1h"], "720000 steps at 48 Mbit/s; at most 200000"),
         (["quic", "run", "cubic", "--moves", "absent.npz"], "absent.npz"),
     ],
