@@ -400,7 +400,7 @@ EXAMPLES: dict[str, str] = {
     "policies": "runs/attacker-0", "counterexamples": "runs/attack/copa", "networks": "runs/attacker-0", "recheck": "yices",
     "timeouts": "artefact", "steps_per_rtt": "4", "rate": "50mbps", "rtt": "40ms", "jitter": "20ms", "buffer": "4bdp",
     "ratio": "20", "cpu_s": "60", "training": "quick_sender", "summary": "drains its queue", "url": "https://example.org",
-    "half_width": "0.02", "beside": "cubic", "warm_start": "runs/mine-0",
+    "half_width": "0.02", "beside": "cubic", "warm_start": "runs/mine-0", "last_learning_rate": "0.0001",
     "method": "synthesis", "suite": "quick/1", "jobs": "2", "signer": "SHA256:...", "certificates": "runs/theorem",
     "quic": "docs/data/quic-v1.json",
     "league": "runs/league/quick-0", "setting": "history", "cells": "2:1/2,1:1", "lasso": "2", "bounds": ".utilisation=9/10",
