@@ -116,8 +116,8 @@ def run(
     else:
         print_summary(read_suite(manifest, str(folder)), manifest)
         if same := equal_seeds(load_cells(folder)):
-            told = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
-            print(f"ccenv: {told}: all seeds give one result, nothing is random there", file=sys.stderr)
+            names = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
+            print(f"ccenv: {names}: all seeds give one result, nothing is random there", file=sys.stderr)
         print_text(f"wrote {folder}")
     failed = {one["agent"]: one for one in manifest["failed"]}
     for agent_name, one in failed.items():

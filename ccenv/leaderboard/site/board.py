@@ -145,16 +145,7 @@ def make_board(records: Records, certified: Certified) -> Board:
     newest = {series: max(number for other, number in editions if other == series) for series, _ in editions}
     for table, (series, number) in zip(tables, editions, strict=True):
         table.superseded = number < newest[series]
-    tables.sort(
-        key=lambda t: (
-            t.superseded,
-            ADVERSARIAL in t.suite.tags,
-            t.suite.name != SUITES[0],
-            t.suite.name,
-            -t.suite.version,
-            t.sha256,
-        )
-    )
+    tables.sort(key=_place)
     results: dict[tuple[str, str], list[Standing]] = {}
     for table in tables:
         for _, _, result in table.rows:

@@ -59,6 +59,7 @@ class Certified:
     """Certificates by the hashes of their programs."""
 
     def __init__(self, certificates: Sequence[Stored]) -> None:
+        self._fair = sender_hash(load_target(_MAKE_SENDER)(_FAIR))
         self._about: dict[str, list[Stored]] = {}
         for stored in certificates:
             for digest in _hashes(stored):
@@ -66,8 +67,8 @@ class Certified:
 
     def theorems(self, played: str, slug: str) -> list[Theorem]:
         """Check the certificates of a program and return their theorems. Raises InputError if the checker refuses one."""
-        found = [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
-        return found + ([_fair_theorem(slug)] if played == sender_hash(load_target(_MAKE_SENDER)(_FAIR)) else [])
+        theorems = [_make_theorem(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+        return theorems + ([_fair_theorem(slug)] if played == self._fair else [])
 
 
 def _hashes(stored: Stored) -> set[str]:
@@ -138,7 +139,7 @@ def read_quic(files: Sequence[FilePath]) -> Quic:
     from ccenv.quic.stacks import STACKS
     from ccenv.quic.suite import FORMAT, SUITE
 
-    found: dict[str, dict[str, float]] = {}
+    attacked: dict[str, dict[str, float]] = {}
     for file in files:
         record = FORMAT.read(file)
         rows = record.get("rows")
@@ -155,10 +156,10 @@ def read_quic(files: Sequence[FilePath]) -> Quic:
             lowest = min(number(about, "utilisation", value, low=0, high=LARGEST_UTILISATION) for value in measured)
             if row.get("legal") is not True or row.get("twin") is False:
                 raise InputError(f"{about}: not legal, or not what the reference does: no result")
-            if stack in found.setdefault(sender, {}):
+            if stack in attacked.setdefault(sender, {}):
                 raise InputError(f"{about}: given twice")
-            found[sender][stack] = lowest
-    return {sender: sorted((lowest, stack) for stack, lowest in rows.items()) for sender, rows in found.items()}
+            attacked[sender][stack] = lowest
+    return {sender: sorted((lowest, stack) for stack, lowest in rows.items()) for sender, rows in attacked.items()}
 
 
 LEAGUES_FOLDER, PAGE = "leagues", "leagues.html"

@@ -173,9 +173,9 @@ def run_suite(
 def _read(file: Path) -> dict[str, Any]:
     """Return code and runs of a record. Raises InputError for what is no run of a case."""
     old = FORMAT.read(file)
-    kept = validate(_Kept, {key: old.get(key) for key in ("code", "runs")}, str(file))
+    stored = validate(_Kept, {key: old.get(key) for key in ("code", "runs")}, str(file))
     flows = {f"{case}/{one.seed}": len(one.flows) for case, scenarios in load_cases().items() for one in scenarios}
-    for name, run in (pair for runs in kept.runs.values() for pair in runs.items()):
+    for name, run in (pair for runs in stored.runs.values() for pair in runs.items()):
         if name in flows and len(run.shares) != (flows[name] if flows[name] > 1 else 0):
             raise InputError(f"{file}: the run {name!r} has {len(run.shares)} shares; its flows are {flows[name]}")
     return old
