@@ -127,6 +127,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     # Processes of pytest-xdist have ended by now, or not: their seconds come from themselves.
     cpu_s = sum(config.stash[WORKERS]) or used_cpu_s()
-    if session.exitstatus == 0 and config.args == config.getini("testpaths") and config.option.markexpr == "not slow":
+    whole = config.args == config.getini("testpaths") and config.option.markexpr == "not slow" and not config.option.collectonly
+    if session.exitstatus == 0 and whole and hasattr(config, "cache"):
         run = {"tests": session.testscollected, "cpu_s": round(cpu_s), "wall_s": round(time.monotonic() - config.stash[BEGIN])}
         config.cache.set("ccenv/tests", run)

@@ -286,14 +286,13 @@ def _configs() -> list[Item]:
 
 
 def _files(kind: str, package: str, prefix: str = "") -> list[Item]:
-    from ccenv.base.config import find_data, shipped_names
+    from ccenv.base.config import data_folder
 
     items = []
-    for name in shipped_names(package, ".yaml"):
-        file = find_data(package, name, ".yaml", kind)
-        first = file.read_text(encoding="utf-8").partition("\n")[0]
+    for file in sorted(data_folder(package).glob("*.yaml")):
+        first = file.read_bytes().partition(b"\n")[0].decode("utf-8")
         summary = first.removeprefix("#").strip() if first.startswith("#") else ""
-        items.append(Item(prefix + name, kind, summary, (), partial(_file_text, file)))
+        items.append(Item(prefix + file.stem, kind, summary, (), partial(_file_text, file)))
     return items
 
 

@@ -74,10 +74,7 @@ class TestMain:
         ("arguments", "message"),
         [
             (["trce"], "unknown command 'trce'. Did you mean 'trace'?"),
-            (
-                ["trace", "chek"],
-                "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay",
-            ),
+            (["trace", "chek"], "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay"),
             (["trace", "check"], "Missing argument 'FILE...'."),
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
             (["list", "models", "--frobnicate"], "No such option: --frobnicate"),

@@ -46,10 +46,7 @@ def test_a_trace_no_longer_than_D_has_no_utilisation(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("steps_per_rtt", "arguments", "message"),
-    [
-        (8, [], "one step per Rm"),
-        (1, ["--as-adversary", "copa"], "ccenv attack SENDER --adversary FILE --timing smt"),
-    ],
+    [(8, [], "one step per Rm"), (1, ["--as-adversary", "copa"], "ccenv attack SENDER --adversary FILE --timing smt")],
 )
 def test_wrong_input_is_one_line(capsys, tmp_path, steps_per_rtt, arguments, message):
     assert main(["trace", "replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments]) == 2

@@ -23,10 +23,13 @@ from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import is_empty
 from ccenv.base.foreign import parse_json
 from ccenv.cli.main import main
+from ccenv.leaderboard.audit import run as audit_module
+from ccenv.leaderboard.audit.contents import Contents
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate import queue as evaluate_module
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
+from ccenv.leaderboard.site import sources
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.exchange import import_board, read_export
 from ccenv.leaderboard.site.sources import from_store
@@ -264,8 +267,12 @@ def test_the_shipped_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert {*AGENTS.names("synthesized"), *AGENTS.names("learned"), *AGENTS.names("distilled")} <= names
         assert len(names & set(AGENTS.names("classic"))) >= 17
         assert all(names & {entry.name, *entry.aliases} for entry in ADVERSARIES)
+        parsed: list[Contents] = []
+        monkeypatch.setattr(audit_module, "Contents", lambda read: parsed.append(Contents(read)) or parsed[0])
         outcome = audit(store, home, sample=0, certificates=0, keep=False)
         assert outcome["problems"] == []  # hashes, seeds from the revealed secret, summaries from the cells
+        assert len(parsed[0].items) == count + 1
+        monkeypatch.setattr(sources, "check_contents", lambda *_: parsed[0])  # not once more: 10 CPU seconds
         result = build_site(from_store(store, home), tmp_path / "site")
     assert result["suites"] >= 2 and result["senders"] >= 29 and result["adversaries"] >= 13
     assert '"stale": true' not in (tmp_path / "site" / "board.json").read_text()  # no row is of older code

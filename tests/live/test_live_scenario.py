@@ -34,13 +34,7 @@ from ccenv.live.comparison import simulate_live
 from ccenv.live.emulator.layout import BACKLOG, FLOW_DTYPE, HOST, MACHINE, RUN_DTYPE, STALL_DTYPE, STALLS, UNKNOWN
 from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
-from ccenv.live.kernel_records import (
-    SENDERS,
-    SUITE,
-    control_scenarios,
-    run_suite,
-    shipped_record,
-)
+from ccenv.live.kernel_records import SENDERS, SUITE, control_scenarios, run_suite, shipped_record
 from ccenv.live.programs import make_senders
 from ccenv.live.requirements import Needs, Refused, bpf_needs, require_bpf
 from ccenv.live.run import count_tries

@@ -71,10 +71,7 @@ def test_a_stack_that_cannot_pace_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     [
         (["export", "cc_qdel", "--target", "quic:msquic", "-o", "p.c"], "unknown export target 'quic:msquic'"),
         (["export", "cc_qdel", "--target", "quic:aioquic", "-o", "p.o"], "give a file that ends with .c (the program) or .py"),
-        (
-            ["export", "learned_shield_u80", "--target", "quic:quinn", "-s", "chooser=user", "-o", "p.c"],
-            "no process chooses for",
-        ),
+        (["export", "learned_shield_u80", "--target", "quic:quinn", "-s", "chooser=user", "-o", "p.c"], "no process chooses for"),
         (["quic", "run", "cc_qdel", "--stack", "msquic"], "unknown QUIC stack 'msquic'"),
         (["quic", "run", "cubicc"], "unknown sender of aioquic 'cubicc'. Did you mean 'cubic'?"),
         (["quic", "run", "copa"], "'copa' is no belief program"),
@@ -108,10 +105,7 @@ def test_a_missing_stack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, cap
     foreign.mkdir()
     for command, words in (
         (["quic", "run", "cubic", "--stack", "picoquic"], "picoquic is not installed; pip install"),
-        (
-            ["quic", "run", "cubic", "--stack", "quinn"],
-            "quinn is not built; apt install cargo librust-quinn-proto-dev, then",
-        ),
+        (["quic", "run", "cubic", "--stack", "quinn"], "quinn is not built; apt install cargo librust-quinn-proto-dev, then"),
         (["quic", "build"], "cargo is not installed; apt install cargo"),
     ):
         assert main(command) == 2

@@ -71,8 +71,7 @@ def kept_run(stack: str) -> QuicResult:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("D", 12), ("buffer_bytes", 15_000.0), ("buffer_bytes", 60_000.0), ("E", 30_000.0), ("served", 60_000.0)],
+    ("name", "value"), [("D", 12), ("buffer_bytes", 15_000.0), ("buffer_bytes", 60_000.0), ("E", 30_000.0), ("served", 60_000.0)]
 )
 def test_a_link_with_one_wrong_field_breaks_a_law(name: str, value: float) -> None:
     """The network itself is at fault, from a third of the run on: of the path are D 8 steps, and a buffer of 30,000 bytes."""

@@ -161,10 +161,7 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
             ["learned_robust_d4"],
             "export: the kernel takes names of at most 15 characters, 'learned_robust_d4' has 17; give -s name=...",
         ),
-        (
-            ["cc_qdel", "-s", "name=my-cca"],
-            "export: the kernel takes names of letters, digits and _, not 'my-cca'; give",
-        ),
+        (["cc_qdel", "-s", "name=my-cca"], "export: the kernel takes names of letters, digits and _, not 'my-cca'; give"),
         (["cc_qdel", "-s", "name="], "export: the kernel takes names of letters, digits and _, not ''; give -s name=..."),
         (
             ["wide.json"],
