@@ -277,6 +277,9 @@ def make_run(
             raise InputError(f"quic: moves for {len(path.flows)} flows on {stored.header.model}; {len(senders)} on ccac are run")
         steps, first_row, rows, name = len(stored.moves), stored.header.first_row, stored.moves, str(stored.adversary.name)
     else:
+        for option, given in (("--rate", rate_mbps), ("--rtt", rtt_s)):
+            if not given > 0:
+                raise InputError(f"{option} is {given:g}; it must be above 0")
         bdp_bytes = rate_mbps * MBPS_IN_BPS * rtt_s
         longest_s = rtt_s if jitter_s is None else jitter_s
         path = make_path(

@@ -169,6 +169,7 @@ def test_a_damaged_or_forged_data_set_is_one_line(tmp_path: Path) -> None:
         (arrow, other, "sha256 differs"),
         (arrow, None, "not a readable data set"),
         (meta, b"[1, 2", "not a readable data set"),
+        (meta, meta.read_bytes().replace(b"cubic", b"cubik"), "sha256 differs"),
         (root, b"{}", "not a readable data set"),
         (root, json.dumps({**about, "total_episodes": 10**9}).encode(), "it has 2 episodes"),
         (root, json.dumps({**about, "total_episodes": 1}).encode(), "it has 2 episodes"),
@@ -180,6 +181,9 @@ def test_a_damaged_or_forged_data_set_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=said) as raised:
             load_data(folder)
         assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
+        if file != root:  # which is written anew
+            with pytest.raises(InputError, match=r"the files of chunk 0 are not those that were made: --fresh makes them anew$"):
+                make_data(config, tmp_path)
         file.write_bytes(kept)
     assert len(load_data(folder).rewards) == 12
 

@@ -16,7 +16,7 @@ from ccenv.base.foreign import resolve_inside
 from ccenv.base.provenance import VERSION
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, make_board
-from ccenv.leaderboard.site.sections import FOLDER, PAGE, Certified, League, Quic, league_view, read_leagues, read_quic
+from ccenv.leaderboard.site.sections import FOLDER, NO_QUIC, PAGE, Certified, League, Quic, league_view, read_leagues, read_quic
 from ccenv.leaderboard.site.sources import Records
 from ccenv.proofs.certificates.library import shipped_folder, stored
 
@@ -56,8 +56,8 @@ def build_site(
     }
 
 
-def site_files(board: Board, leagues: Sequence[League] = (), quic: Quic | None = None) -> dict[str, bytes]:
-    return _pages(board, leagues, quic or {}) | _copies(board) | {league.link: league.content for league in leagues}
+def site_files(board: Board, leagues: Sequence[League] = (), quic: Quic = NO_QUIC) -> dict[str, bytes]:
+    return _pages(board, leagues, quic) | _copies(board) | {league.link: league.content for league in leagues}
 
 
 def _pages(board: Board, leagues: Sequence[League], quic: Quic) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,8 @@ def _fair_theorem(slug: str) -> Theorem:
 
 Quic = Mapping[str, Sequence[tuple[float, str]]]
 """Utilisation under attack and stack, lowest first, by sender."""
+
+NO_QUIC: Quic = MappingProxyType({})
 
 LARGEST_UTILISATION = 1.05
 """Of half a run: what waited when it began is delivered in it, at most D of 80 ms in 2.4 s."""

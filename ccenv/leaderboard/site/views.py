@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from ccenv.leaderboard.evaluate.trace_view import make_view, read_view
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, SHIELD, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.drawing import line, ticks
-from ccenv.leaderboard.site.sections import Quic
+from ccenv.leaderboard.site.sections import NO_QUIC, Quic
 from ccenv.leaderboard.store.records import CellRecord, VerificationRecord
 from ccenv.network.metrics.table import METRICS, Metric
 from ccenv.network.trace import parse_trace
@@ -236,7 +235,7 @@ def _further_values(table: Table, entry: Entry) -> dict[str, Any] | None:
     return {"name": table.suite.name, "values": values, "stale": result.stale}
 
 
-def index_rows(board: Board, quic: Quic = MappingProxyType({})) -> list[dict[str, Any]]:
+def index_rows(board: Board, quic: Quic = NO_QUIC) -> list[dict[str, Any]]:
     table, others = board.tables[0], further(board)
     raw = raw_columns(table)
     return [

@@ -42,7 +42,7 @@ class Data:
 
     Attributes:
         id: for ``minari.load_dataset``.
-        sha256: of all observations, actions and rewards.
+        sha256: of all files of its episodes.
         observations, next_observations: (n, width) float32.
         actions: (n, 1) float32 in [-1, 1].
         rewards: (n,) float32.
@@ -115,8 +115,13 @@ def make_data(
         finished = len(journal.lines)
         if report is not None:
             report(finished, len(chunks))
+        folder_data = str(folder / "data")
+        stored = [(folder_data, config, chunk, line["sha256"]) for chunk, line in enumerate(journal.lines)]
+        for chunk, same in enumerate(workers.map(_is_stored, stored)):
+            if not same:
+                raise InputError(f"{folder}: the files of chunk {chunk} are not those that were made: --fresh makes them anew")
         worker_cpu_s, new = 0.0, 0
-        tasks = [(str(folder / "data"), config, chunk, *chunks[chunk]) for chunk in range(finished, len(chunks))]
+        tasks = [(folder_data, config, chunk, *chunks[chunk]) for chunk in range(finished, len(chunks))]
         for line, cpu_s in workers.map(_make_chunk, tasks):
             journal.append(line)
             worker_cpu_s, new = worker_cpu_s + cpu_s, new + line["transitions"]
@@ -149,8 +154,7 @@ def _make_chunk(task: tuple[str, DataConfig, int, int, int]) -> tuple[dict[str, 
     first = _first_episode(config, chunk)
     digest = hashlib.sha256()
     for row, episode in enumerate(episodes):
-        _write_episode(FilePath(data, str(first + row)), first + row, episode, part_number, part, (number, row))
-        digest.update(hashlib.sha256(episode.content).digest())
+        digest.update(_write_episode(FilePath(data, str(first + row)), first + row, episode, part_number, part, (number, row)))
     rewards = [float(episode.rewards.sum()) for episode in episodes]
     line = {
         "part": part_number,
@@ -181,8 +185,11 @@ def _flows(config: DataConfig, part: DataPart) -> int:
 
 def _write_episode(
     folder: FilePath, number: int, episode: Episode, part_number: int, part: DataPart, drawn: tuple[int, int]
-) -> None:
-    """Write an episode as Minari's ArrowStorage does: as many rows as observations, the last one's other columns zero."""
+) -> bytes:
+    """Write an episode as Minari's ArrowStorage does: as many rows as observations, the last one's other columns zero.
+
+    Returns the hash of its two files, which those of its chunk are hashed from.
+    """
     import pyarrow as pa
 
     n = len(episode.rewards)
@@ -201,13 +208,34 @@ def _write_episode(
     batch = pa.RecordBatch.from_pydict(columns)
     about = {"id": number, "total_steps": n, "behaviour": part.behaviour, "part": part_number, "engine": part.engine}
     about |= {"seed": drawn[0], "network": drawn[1]}
+    out, told = pa.BufferOutputStream(), json_bytes(about, indent=None)
+    with pa.ipc.new_file(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    content = out.getvalue().to_pybytes()
     folder.mkdir(exist_ok=True)
     try:
-        with pa.OSFile(str(folder / EPISODE), "wb") as out, pa.ipc.new_file(out, batch.schema) as writer:
-            writer.write_batch(batch)
-        (folder / METADATA).write_bytes(json_bytes(about, indent=None))
+        (folder / EPISODE).write_bytes(content)
+        (folder / METADATA).write_bytes(told)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be written ({error.strerror or error})") from None
+    return hashlib.sha256(content + told).digest()
+
+
+def _hash_chunk(data: str, config: DataConfig, chunk: int) -> str:
+    """Return the hash of the files of a chunk, as :func:`_make_chunk` wrote them. Raises OSError."""
+    digest = hashlib.sha256()
+    for number in range(_first_episode(config, chunk), _first_episode(config, chunk + 1)):
+        files = (FilePath(data, str(number), name) for name in (EPISODE, METADATA))
+        digest.update(hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest())
+    return digest.hexdigest()
+
+
+def _is_stored(task: tuple[str, DataConfig, int, str]) -> bool:
+    *chunk, sha256 = task
+    try:
+        return _hash_chunk(*chunk) == sha256
+    except OSError:
+        return False
 
 
 def _summary(config: DataConfig, lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -285,6 +313,8 @@ def load_data(folder: FilePath) -> Data:
         about = metadata["ccenv"]
         stored = MinariDataset(folder / "data")
         config = DataConfig.model_validate(about["config"])
+        hashes = [_hash_chunk(str(folder / "data"), config, chunk) for chunk in range(sum(config.chunks_of_parts()))]
+        same = hashlib.sha256("".join(hashes).encode()).hexdigest() == about["sha256"]
         episodes = [
             (
                 Episode(
@@ -296,19 +326,18 @@ def load_data(folder: FilePath) -> Data:
                 stored.iterate_episodes(), stored.storage.get_episode_metadata(stored.episode_indices), strict=True
             )
         ]
-        content_sha256 = _content_hash(config, episodes)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:  # what a damaged file makes of Minari, Arrow or NumPy may be anything
         raise InputError(f"{folder}: not a readable data set ({one_line(f'{type(error).__name__}: {error}')[:200]})") from None
-    if content_sha256 != about.get("sha256"):
-        raise InputError(f"{folder}: its episodes are not those that were made (sha256 differs): --fresh makes them anew")
+    if not same:
+        raise InputError(f"{folder}: its files are not those that were made (sha256 differs): --fresh makes them anew")
     width = config.packet_settings().interface().width
     if any(one.observations.shape != (len(one.rewards) + 1, width) or not np.isfinite(one.rewards).all() for one, _ in episodes):
         raise InputError(f"{folder}: observations are not of the config's interface, {width} numbers")
     return Data(
         id=data_id(config),
-        sha256=content_sha256,
+        sha256=about["sha256"],
         observations=np.concatenate([one.observations[:-1] for one, _ in episodes]),
         next_observations=np.concatenate([one.observations[1:] for one, _ in episodes]),
         actions=np.concatenate([one.actions for one, _ in episodes]),
@@ -331,17 +360,3 @@ def read_data(name: str) -> Data:
     if data.config != config:
         raise InputError(f"{folder}: made by another config than {name!r} is now: ccenv data make {name} --fresh")
     return data
-
-
-def _content_hash(config: DataConfig, episodes: list[tuple[Episode, int]]) -> str:
-    """Return the hash over the hashes of the chunks, as :func:`_summary` does."""
-    hashes, at = [], 0
-    for part, count in zip(config.parts, config.chunks_of_parts(), strict=True):
-        size = config.networks * _flows(config, part)
-        for _ in range(count):
-            digest = hashlib.sha256()
-            for episode, _ in episodes[at : at + size]:
-                digest.update(hashlib.sha256(episode.content).digest())
-            hashes.append(digest.hexdigest())
-            at += size
-    return hashlib.sha256("".join(hashes).encode()).hexdigest()
