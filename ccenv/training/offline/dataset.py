@@ -231,9 +231,9 @@ def _hash_chunk(data: str, config: DataConfig, chunk: int) -> str:
 
 
 def _is_stored(task: tuple[str, DataConfig, int, str]) -> bool:
-    *chunk, sha256 = task
+    data, config, chunk, sha256 = task
     try:
-        return _hash_chunk(*chunk) == sha256
+        return _hash_chunk(data, config, chunk) == sha256
     except OSError:
         return False
 
