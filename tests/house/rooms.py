@@ -1,4 +1,4 @@
-"""The rooms of ccenv, in order; docs/architecture.md shows them."""
+"""The rooms of ccenv, in order; docs/contributing.md shows them."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Hostile submissions, one per rule: each changes a good folder in one way. docs/security.md shows their refusals.
+"""Hostile submissions, one per rule: each changes a good folder in one way. docs/board.md shows their refusals.
 
-python tests/leaderboard/hostile.py     prints the table of docs/security.md
+python tests/leaderboard/hostile.py     prints the table of docs/board.md
 """
 
 import json

@@ -20,7 +20,7 @@ DEFAULT_BELIEFS = BeliefSettings()
 
 
 class ReferenceCurveEngine:
-    """One environment of the curve engine, step by step as in docs/architecture.md.
+    """One environment of the curve engine, step by step as in docs/engine.md.
 
     Args are those of ``CurveEngine`` for a single path.
     """

@@ -1,1 +1,1 @@
-"""Submissions: folders of data that are read strictly and never executed (docs/board.md, docs/security.md)."""
+"""Submissions: folders of data that are read strictly and never executed (docs/board.md)."""
