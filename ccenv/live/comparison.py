@@ -14,6 +14,7 @@ from ccenv.agents.sender import Sender
 from ccenv.base.errors import InputError
 from ccenv.base.figure import finish, panels, save, thin
 from ccenv.engine.curve.engine import CurveEngine
+from ccenv.live.emulator.build import quick_acks
 from ccenv.live.result import LiveResult, token_path
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, load_jitter_adversary
 from ccenv.network.path import MBPS_IN_BPS
@@ -71,6 +72,8 @@ def _run_packet_engine(scenario: LiveScenario) -> Simulated:
         flow["sender"] = counterpart(flow["sender"])
         if scenario.quick_ack:
             flow["receiver"] = {"ack_every": 1, **flow.get("receiver", {})}
+        elif "ack_every" not in flow.get("receiver", {}):
+            flow["receiver"] = {"quick_acks": quick_acks(scenario), **flow.get("receiver", {})}
         if scenario.packets_per_burst == 1:
             flow["burst_s"] = 0.0
     result = simulate(as_run(Scenario.model_validate({**data, "profile": "linux"})))  # rates of whole packets, as live ones

@@ -25,8 +25,8 @@ from ccenv.live.emulator.build import (
     lead_s,
     lock_in_memory,
     make_memory,
-    most_in_flight_bytes,
     ring_size,
+    socket_buffer_bytes,
     start_clock,
 )
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
@@ -41,7 +41,6 @@ from ccenv.live.system.spaces import Ends
 
 RUNS = Path("runs") / "live"
 MOST_TRIES, TRYING_S = 12, 120.0  # limits on the repetitions of a run that the machine spoils
-SMALLEST_BUFFER_BYTES = 1 << 20
 # The worker is tied to its parent before the imports, which take seconds on a busy machine.
 _BOOT = (
     "import ctypes, os, runpy, sys\n"
@@ -122,7 +121,7 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
         "scenario": scenario.model_dump(mode="json"),
         "congestion_controls": [sender.name for sender in senders],
         "programs": compile_programs(scenario, senders),
-        "buffer_bytes": int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))),
+        "buffer_bytes": socket_buffer_bytes(scenario),
     }
     answer = os.memfd_create("ccenv-live")
     command = [sys.executable, "-c", _BOOT, str(answer), str(os.getpid())]

@@ -185,6 +185,8 @@ def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
     for name in NOT_EMULATED:
         if getattr(flow, name) != type(flow).model_fields[name].default:
             raise LiveError(f"{key}.{name} is not emulated; leave it out")
+    if flow.receiver.quick_acks:
+        raise _not_emulated_error(f"{key}.receiver.quick_acks", flow.receiver.quick_acks, "the kernel decides")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
         adversary = load_jitter_adversary(flow.jitter)

@@ -37,9 +37,11 @@ PARAMETERS = {
     "reno": {"prr": "1"},
     "cubic": {"linux_module": "1", "prr": "1"},
     "bbr1": {"pacing_margin": "0.01", "extra_acked": "1", "even_windows": "1", "departure_time": "1"},
-    "hybla": {"delayed_acks": "1"},
-    "vegas": {"linux_module": "1"},
-    "westwood": {"tick_ms": "4"},
+    "hybla": {"delayed_acks": "1", "prr": "1"},
+    "vegas": {"linux_module": "1", "prr": "1"},
+    "westwood": {"tick_ms": "4", "prr": "1"},
+    "illinois": {"prr": "1"},
+    "dctcp": {"prr": "1"},
 }
 
 

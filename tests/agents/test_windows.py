@@ -22,6 +22,7 @@ def followed(windows: list[float], *steps: Step) -> list[Step]:
     return [part for mss in windows for part in (*steps, window(mss))]
 
 
+PROPORTIONAL = ("reno", "cubic", "vegas", "westwood", "illinois", "hybla", "dctcp")
 AVOIDANCE = put(ssthresh_bytes=MSS)
 AVOIDING = put(slow_start=0.0)
 AVOIDING_4CP = put(slow_start=0.0, ssthresh_mss=1.0)
@@ -94,11 +95,16 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
     ("a loss takes a quarter, a time-out leaves two", "vegas:initial_window_mss=40", 50, RTT_S,
      [lose(), window(30), lose(timeout=1.0), window(2)]),
     *[
-        (f"tcp_vegas: cwnd (RTT/base - 1) of {queued} segments: {change:+} per RTT", "vegas:initial_window_mss=50,linux_module=1",
-         50, RTT_S, [AVOIDING, rounds(1, rtt_s=RTT_S * (1 + queued / 50)), window(50), step(rtt_s=RTT_S * (1 + queued / 50)),
-          window(50 + change)])
-        for queued, change in ((1.9, 1), (2.1, 0), (3.9, 0), (4.1, -1))
+        (f"tcp_vegas: {queued} segments, rounded down: {change:+} per RTT", "vegas:initial_window_mss=50,linux_module=1",
+         50, RTT_S, [step(), put(ssthresh_bytes=MSS, cwnd_bytes=50 * MSS), *repeated(49, step(rtt_s=RTT_S * (1 + queued / 50))),
+                     window(50), step(rtt_s=RTT_S * (1 + queued / 50)), window(50 + change)])
+        for queued, change in ((1.9, 1), (2.1, 0), (4.9, 0), (5.1, -1))
     ],
+    ("tcp_vegas leaves slow start at two segments queued, with a BDP and one", "vegas:initial_window_mss=50,linux_module=1", 50,
+     RTT_S, [step(), put(cwnd_bytes=50 * MSS), *repeated(49, step(rtt_s=RTT_S * 1.05)), put(cwnd_bytes=100 * MSS),
+             step(rtt_s=RTT_S * 1.05), window(96), state(ssthresh_bytes=95 * MSS)]),
+    ("tcp_vegas with two samples per round grows as Reno", "vegas:initial_window_mss=4,linux_module=1", 2, RTT_S,
+     [put(ssthresh_bytes=MSS), rounds(1), window(4.5), rounds(1), window(5)]),
     ("tcp_vegas halves", "vegas:initial_window_mss=50,linux_module=1", 50, RTT_S, [lose(), window(25)]),
     *[
         (f"at RTT = 2 baseRTT and w = 100 the target is 50 + 20: gamma = {gamma} of the way, n = {n}",
@@ -154,7 +160,7 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
     *[
         ("RFC 9937: a lost segment is sent again at once", f"{name}:initial_window_mss=40,prr=1", 50, RTT_S,
          [lose(inflight_bytes=39 * MSS, delivered_bytes=0.0), window(40)])
-        for name in ("reno", "cubic")
+        for name in PROPORTIONAL
     ],
     ("Reno below 15 segments", "illinois:initial_window_mss=12", 50, RTT_S,
      [AVOIDANCE, rounds(2), window(14, rel=1e-6), lose(), window(7, rel=1e-6)]),

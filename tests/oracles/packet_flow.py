@@ -111,7 +111,8 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
             self.goodput_bytes += self.mss
         self.arrived.append(packet)
         self.unacked.append(packet)
-        if not in_order or len(self.unacked) >= self.spec.receiver.ack_every:
+        every = 1 if packet.segment < self.spec.receiver.quick_acks else self.spec.receiver.ack_every
+        if not in_order or len(self.unacked) >= every:
             self.acknowledge(now_s)
         elif len(self.unacked) == 1:
             self.ack_deadline_s = now_s + self.spec.receiver.ack_timeout_s

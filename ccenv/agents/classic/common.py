@@ -276,6 +276,31 @@ def end_recovery(state: Any) -> None:
         state.cwnd_bytes = state.ssthresh_bytes
 
 
+@kernel
+def reduce_in_proportion(state: Any, loss: Any, kept: float) -> None:
+    """Reduce as ``reduce_window``, with ``prr`` in proportion to what arrives."""
+    reduce_window(state, loss, kept)
+    if loss.new_episode > 0.0:
+        begin_recovery(state, loss)
+    else:
+        lose_further(state, loss)
+    if loss.timeout > 0.0:
+        state.prr_flight_bytes = 0.0
+
+
+@kernel
+def recovers(state: Any, ack: Any) -> bool:
+    """Take an ACK into fast recovery; tell whether it lasts."""
+    recovering = in_recovery(state, ack)
+    if recovering:
+        recover(state, ack)
+    else:
+        end_recovery(state)
+    return recovering
+
+
+PRR = switch("prr", optional=True)  # reduce the window in proportion to what arrives (RFC 9937); 0: at once
+
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 s.4.3
 MAX_RTT_THRESH_S = 0.016  # RFC 9406 s.4.3
 MIN_RTT_DIVISOR = 8.0  # RFC 9406 s.4.3

@@ -13,6 +13,7 @@ from ccenv.agents.classic.common import (
     HYSTART_FIELDS,
     LOSS_WINDOW_MSS,
     MIN_SSTHRESH_MSS,
+    PRR,
     PRR_FIELDS,
     Cca,
     begin_recovery,
@@ -47,7 +48,7 @@ sender = Cca(
         switch("hystart", optional=True),  # leave slow start by HyStart++ (RFC 9406); 0: at the first loss
         # 1: tcp_cubic of Linux: its HyStart, a step of 1/20 per RTT at least before the first loss, W(t + smallest RTT) as target
         switch("linux_module", optional=True),
-        switch("prr", optional=True),  # reduce the window in proportion to what arrives (RFC 9937); 0: at once
+        PRR,
     ),
     fields=(
         "ssthresh_bytes",

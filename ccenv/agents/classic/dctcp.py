@@ -11,12 +11,14 @@ from typing import Any
 from ccenv.agents.classic.common import (
     LOSS_FACTOR,
     MIN_SSTHRESH_MSS,
+    PRR,
+    PRR_FIELDS,
     Cca,
     Parameter,
     grow_window,
-    in_recovery,
     initial_window,
-    reduce_window,
+    recovers,
+    reduce_in_proportion,
     start_window,
 )
 from ccenv.base.kernels.decorator import kernel
@@ -30,6 +32,7 @@ sender = Cca(
     parameters=(
         initial_window(),
         Parameter("gain", GAIN, low=1e-3, high=1),  # g, weight of the newest window's share of marks
+        PRR,
     ),
     fields=(
         "ssthresh_bytes",
@@ -38,6 +41,7 @@ sender = Cca(
         "round_bytes",  # acknowledged in this observation window
         "round_marked_bytes",  # of them marked
         "reduced_until_bytes",  # marks reduce again from so many delivered bytes on
+        *PRR_FIELDS,
     ),
 )
 
@@ -62,7 +66,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.alpha = average(state.alpha, state.round_marked_bytes / state.round_bytes, state.gain)
         state.round_bytes = 0.0
         state.round_marked_bytes = 0.0
-    if in_recovery(state, ack):
+    if recovers(state, ack):
         return
     if ack.ecn_fraction > 0.0 and ack.delivered_bytes >= state.reduced_until_bytes:
         state.cwnd_bytes = max(state.cwnd_bytes * (1.0 - 0.5 * state.alpha), MIN_SSTHRESH_MSS * state.mss_bytes)
@@ -76,4 +80,4 @@ def on_ack(state: Any, ack: Any) -> None:
 
 def on_loss(state: Any, loss: Any) -> None:
     """Halve once per episode, one segment after a time-out (RFC 8257 s.3.5: as any other loss)."""
-    reduce_window(state, loss, LOSS_FACTOR)
+    reduce_in_proportion(state, loss, LOSS_FACTOR)

@@ -18,11 +18,13 @@ from typing import Any
 
 from ccenv.agents.classic.common import (
     LOSS_FACTOR,
+    PRR,
+    PRR_FIELDS,
     Cca,
     Parameter,
-    in_recovery,
     initial_window,
-    reduce_window,
+    recovers,
+    reduce_in_proportion,
     start_window,
     switch,
 )
@@ -39,10 +41,12 @@ sender = Cca(
         Parameter("rtt0_ms", 25.0, low=1, high=1000, field="rtt0_s", scale=1e-3),
         # 1: tcp_hybla of Linux, in its profile: it counts ACKs, and one of two segments grows the window as one of one does
         switch("delayed_acks", optional=True),
+        PRR,
     ),
     fields=(
         "ssthresh_bytes",
         "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+        *PRR_FIELDS,
     ),
 )
 
@@ -60,7 +64,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Grow by 2^rho - 1 per byte in slow start, by rho^2 segments per window after it (2004 s.3)."""
-    if in_recovery(state, ack) or ack.app_limited > 0.0:
+    if recovers(state, ack) or ack.app_limited > 0.0:
         return
     rho = relative_rtt(ack.min_rtt_s, state.rtt0_s)
     if state.delayed_acks > 0.0:
@@ -91,4 +95,4 @@ def _grow_per_ack(state: Any, rho: float) -> None:
 
 def on_loss(state: Any, loss: Any) -> None:
     """Halve once per episode, as Reno (RFC 5681 s.3.2); one segment after a time-out."""
-    reduce_window(state, loss, LOSS_FACTOR)
+    reduce_in_proportion(state, loss, LOSS_FACTOR)

@@ -13,7 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.agents.classic.common import Cca, grow_window, in_recovery, initial_window, reduce_window, start_window
+from ccenv.agents.classic.common import (
+    PRR,
+    PRR_FIELDS,
+    Cca,
+    grow_window,
+    initial_window,
+    recovers,
+    reduce_in_proportion,
+    start_window,
+)
 from ccenv.base.kernels.decorator import kernel
 
 ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
@@ -25,7 +34,7 @@ LOW_DELAY_ROUNDS = 5.0  # 2008 s.3.3: theta, rounds of low delay before alpha re
 sender = Cca(
     "illinois",
     __name__,
-    parameters=(initial_window(),),
+    parameters=(initial_window(), PRR),
     fields=(
         "ssthresh_bytes",
         "recover_bytes",  # fast recovery lasts until so many bytes are delivered
@@ -35,6 +44,7 @@ sender = Cca(
         "low_delay_rounds",  # in a row; LOW_DELAY_ROUNDS while the delay was never high
         "round_acked_bytes",
         "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+        *PRR_FIELDS,
     ),
 )
 
@@ -79,7 +89,7 @@ def on_ack(state: Any, ack: Any) -> None:
         state.round_rtt_sum = 0.0
     state.round_acked_bytes += ack.acked_bytes
     state.round_rtt_sum += ack.rtt_s * ack.acked_bytes
-    if in_recovery(state, ack) or ack.app_limited > 0.0:
+    if recovers(state, ack) or ack.app_limited > 0.0:
         return
     grow_window(state, ack.acked_bytes, state.alpha)
 
@@ -102,7 +112,7 @@ def _set_alpha_beta(state: Any, delay_s: float, max_delay_s: float) -> None:
 
 def on_loss(state: Any, loss: Any) -> None:
     """Take beta of the window away once per episode (2008 s.3); one segment, alpha 1 and beta 1/2 after a time-out."""
-    reduce_window(state, loss, 1.0 - state.beta)
+    reduce_in_proportion(state, loss, 1.0 - state.beta)
     if loss.timeout > 0.0:
         state.alpha = 1.0
         state.beta = BETA_MAX

@@ -15,16 +15,15 @@ from ccenv.agents.classic.common import (
     LOSS_FACTOR,
     LOSS_WINDOW_MSS,
     MIN_SSTHRESH_MSS,
+    PRR,
     PRR_FIELDS,
     Cca,
     Parameter,
     begin_recovery,
-    end_recovery,
     extend_recovery,
-    in_recovery,
     initial_window,
     lose_further,
-    recover,
+    recovers,
     slow_start,
     start_hystart,
     start_window,
@@ -41,7 +40,7 @@ sender = Cca(
         # most segments that one ACK counts for (L of RFC 3465): where a signal is one ACK, as in the packet engine
         Parameter("limit_mss", NO_LIMIT_MSS, low=1e-3, high=NO_LIMIT_MSS),
         switch("hystart", optional=True),  # leave slow start by HyStart++ (RFC 9406); 0: at the first loss
-        switch("prr", optional=True),  # reduce the window in proportion to what arrives (RFC 9937); 0: at once
+        PRR,
     ),
     fields=(
         "ssthresh_bytes",
@@ -60,10 +59,8 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Grow: by the bytes acknowledged in slow start (RFC 5681 eq. 2), by one segment per window after it (eq. 3)."""
-    if in_recovery(state, ack):
-        recover(state, ack)
+    if recovers(state, ack):
         return
-    end_recovery(state)
     if ack.ecn_fraction > 0.0:  # RFC 3168 s.6.1.2: as a loss, at most once per window
         state.ssthresh_bytes = max(LOSS_FACTOR * (ack.inflight_bytes + ack.acked_bytes), MIN_SSTHRESH_MSS * state.mss_bytes)
         state.cwnd_bytes = state.ssthresh_bytes

@@ -15,12 +15,16 @@ from typing import Any
 from ccenv.agents.classic.common import (
     LOSS_WINDOW_MSS,
     MIN_SSTHRESH_MSS,
+    PRR,
+    PRR_FIELDS,
     Cca,
     Parameter,
+    begin_recovery,
     extend_recovery,
     grow_window,
-    in_recovery,
     initial_window,
+    lose_further,
+    recovers,
     start_window,
 )
 from ccenv.base.kernels.decorator import kernel
@@ -36,6 +40,7 @@ sender = Cca(
         initial_window(),
         # tick of tcp_westwood of Linux, which counts time in ticks; 0: the paper's rules
         Parameter("tick_ms", 0.0, low=0, high=10, field="tick_s", scale=1e-3, optional=True),
+        PRR,
     ),
     fields=(
         "ssthresh_bytes",
@@ -51,6 +56,7 @@ sender = Cca(
         "min_tick_rtt_s",
         "counted_bytes",  # acknowledged since the window grew
         "reduced",  # since the last recovery began
+        *PRR_FIELDS,
     ),
 )
 
@@ -64,7 +70,7 @@ def on_ack(state: Any, ack: Any) -> None:
     """Estimate the bandwidth once per round trip; grow as Reno (RFC 5681 eqs. 2 and 3)."""
     state.min_rtt_s = ack.min_rtt_s
     _estimate(state, ack)
-    if in_recovery(state, ack):
+    if recovers(state, ack):
         return
     if state.reduced > 0.0:
         state.reduced = 0.0
@@ -144,7 +150,12 @@ def on_loss(state: Any, loss: Any) -> None:
         pipe_bytes = state.bandwidth_Bps * state.min_rtt_s
         state.ssthresh_bytes = max(pipe_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
         state.cwnd_bytes = min(state.cwnd_bytes, state.ssthresh_bytes)
+    if loss.new_episode > 0.0:
+        begin_recovery(state, loss)
+    else:
+        lose_further(state, loss)
     if loss.timeout > 0.0:
+        state.prr_flight_bytes = 0.0
         if state.tick_s > 0.0:
             state.ssthresh_bytes = _tick_pipe_bytes(state)
             state.min_tick_rtt_s = state.reduced = 0.0

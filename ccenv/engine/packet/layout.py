@@ -139,7 +139,7 @@ FLOW_DTYPE = make_record(
     f8 loss_rate mss_bytes
     i8 ecn  # CODEPOINTS
     f8 start_s stop_s
-    i8 ack_every
+    i8 ack_every quick_acks
     f8 ack_timeout_s
     i8 jitter_kind
     f8 jitter_s jitter_interval_s jitter_at_s

@@ -212,7 +212,7 @@ def receive(run, fl, tx, now_s):
     if fl.reorders == 1:
         note_arrival(fl, tx)
     fl.pending_acks += 1
-    if not in_order or fl.pending_acks >= fl.ack_every:
+    if not in_order or fl.pending_acks >= fl.ack_every or segment < fl.quick_acks:
         send_ack(run, fl, now_s)
     elif fl.pending_acks == 1:
         fl.ack_deadline_s = now_s + fl.ack_timeout_s

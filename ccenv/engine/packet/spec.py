@@ -439,6 +439,7 @@ class ReceiverSpec(StrictModel):
 
     Attributes:
         ack_every: packets per ACK.
+        quick_acks: the first so many packets have an ACK each, as in Linux (tcp_enter_quickack_mode), whatever ack_every is.
         ack_timeout_s: after the first unacknowledged packet an ACK is sent at the latest.
         aggregation: none; interval (ACKs arrive at integer multiples of aggregate_s); batch (together after times drawn from
             U[0, aggregate_s)): as on shared return links, in order.
@@ -447,6 +448,7 @@ class ReceiverSpec(StrictModel):
     """
 
     ack_every: int = Field(default=1, ge=1, le=1024)
+    quick_acks: int = Field(default=0, ge=0, le=10**6)
     ack_timeout_s: Positive = 0.04
     aggregation: Literal["none", "interval", "batch"] = "none"
     aggregate_s: NotNegative = 0.0

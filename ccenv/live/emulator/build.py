@@ -51,6 +51,9 @@ DEEPEST_S = 4.0  # queue of an infinite buffer
 MIN_RING, MAX_RING = 1 << 11, 1 << 16
 EVENTS_PER_PACKET = 6
 MAX_EVENT_ROWS = 20_000_000
+SMALLEST_BUFFER_BYTES = 1 << 20
+FIRST_WINDOW_BYTES = 65535  # that Linux offers (tcp_select_initial_window)
+IP_TCP_BYTES = 40  # headers without options
 BEFORE_S = 0.15  # for the handshakes, besides three RTTs
 
 
@@ -163,6 +166,19 @@ def most_in_flight_bytes(scenario: LiveScenario) -> float:
     """Return an upper bound on the bytes of all flows in flight."""
     longest_s = max(f.rtt_s + f.jitter.max_s + f.receiver.longest_wait_s for f in scenario.flows)
     return _buffer_bytes(scenario) + fastest_Bps(scenario) * longest_s
+
+
+def socket_buffer_bytes(scenario: LiveScenario) -> int:
+    """Return the size of the hosts' socket buffers."""
+    return int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario)))
+
+
+def quick_acks(scenario: LiveScenario) -> int:
+    """Return how many packets Linux acknowledges one by one: until the window that it offers is the socket's buffer.
+
+    From 64 KiB it grows by two segments per packet (tcp_grow_window, which asks for a quick ACK).
+    """
+    return math.ceil((socket_buffer_bytes(scenario) - FIRST_WINDOW_BYTES) / (2 * (scenario.mss_bytes - IP_TCP_BYTES)))
 
 
 def ring_size(scenario: LiveScenario) -> int:

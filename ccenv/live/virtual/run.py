@@ -26,12 +26,12 @@ import numpy as np
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.interrupts import stopping
 from ccenv.base.kernels.cache import cache_folder
-from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes
+from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes, socket_buffer_bytes
 from ccenv.live.emulator.layout import STAMPED
 from ccenv.live.emulator.loop import serve
 from ccenv.live.requirements import Needs
 from ccenv.live.result import LiveResult
-from ccenv.live.run import SMALLEST_BUFFER_BYTES, as_scenario, run_arrays
+from ccenv.live.run import as_scenario, run_arrays
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.spaces import ETHERNET_BYTES, SO_SNDBUFFORCE, enlarge
 from ccenv.simulation.result import with_phase_jitter, with_start_phases
@@ -150,7 +150,7 @@ def describe_run(scenario: LiveScenario) -> str:
     """Return the text of /run.txt (agent.c): times in nanoseconds; a size of -1 and a stop of 2^62 have no end."""
     head = (
         round(scenario.duration_s * 1e9), round(scenario.log_s * 1e9), round(lead_s(scenario) * 1e9), len(scenario.flows),
-        int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))), int(scenario.quick_ack), scenario.packets_per_burst,
+        socket_buffer_bytes(scenario), int(scenario.quick_ack), scenario.packets_per_burst,
         int(scenario.mss_bytes),
     )  # fmt: skip
     lines = [" ".join(map(str, head))]

@@ -80,14 +80,15 @@ NETWORKS: dict[str, tuple[list, list]] = {
         [LINK],
         [
             {"sender": sender, **BASE, "start_s": 0.01 * i, "burst_s": 0.001, "handshake": True, "duplicate_acks": "hold"}
-            | {"receiver": {"ack_every": 2}}
+            | {"receiver": {"ack_every": 2, "quick_acks": 25 * i}}
             for i, sender in enumerate(
                 (
                     "bbr1:departure_time=1,even_windows=1",
                     "cubic:linux_module=1,prr=1",
                     "reno:prr=1",
                     "westwood:tick_ms=4",
-                    "hybla:delayed_acks=1",
+                    "hybla:delayed_acks=1,prr=1",
+                    "vegas:linux_module=1,prr=1",
                 )
             )
         ],

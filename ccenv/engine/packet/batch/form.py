@@ -321,6 +321,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["handshake_s"], flow["duplicates_hold"] = spec.rtt_s if spec.handshake else 0.0, spec.duplicate_acks == "hold"
     flow["start_s"], flow["stop_s"], flow["ecn"] = spec.start_s, spec.stop_s, CODEPOINTS[spec.codepoint]
     flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
+    flow["quick_acks"] = spec.receiver.quick_acks
     flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
     flow["jitter_interval_s"] = spec.jitter.every_s if spec.jitter.kind == "early" else spec.jitter.interval_s
     flow["jitter_at_s"], flow["jitter_table_length"] = spec.jitter.at_s, len(spec.jitter.delays_s)
