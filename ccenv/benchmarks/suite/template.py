@@ -1,14 +1,9 @@
 """Networks with parameters: a scenario of the packet engine as YAML in which ``$name`` stands for a parameter.
 
-Besides the keys of a scenario (docs/simulation.md) a template's flows may have
-
-- ``copies`` and ``start_every_s`` or ``start_every_rtts``: so many flows, each starting so much after the one before;
-- keys that end in ``_rtts``: times in units of the flow's own rtt (``start_rtts``, ``max_rtts`` of a jitter box);
-- ``pyramid``: short-run flows that come one by one and leave in reverse order ([4CP] s.5.1);
-- ``web``: finite transfers at exponential gaps with Pareto sizes of shape 1.2 ([4CP] s.5.1);
-
-and links ``rate_steps`` with ``rate_times``, a multiple of the link's first rate, and ``red`` with ``min_share`` and
-``max_share`` of ``buffer_packets``.
+Besides the keys of a scenario (docs/simulation.md) flows may have ``copies`` with ``start_every_s`` or ``start_every_rtts``, keys
+that end in ``_rtts`` (of their own rtt), ``pyramid`` (flows that come one by one and leave in reverse order) and ``web`` (finite
+transfers at exponential gaps, Pareto sizes of shape 1.2; [4CP] s.5.1); links ``rate_steps`` with ``rate_times`` of the first rate,
+and ``red`` with ``min_share`` and ``max_share`` of ``buffer_packets``.
 """
 
 from __future__ import annotations

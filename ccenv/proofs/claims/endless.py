@@ -1,11 +1,6 @@
-"""Guarantees for unbounded runs, each decided on one trace of T samples.
+"""Guarantees for unbounded runs, each decided on one trace of T samples (docs/verification.md, Endless runs).
 
-A run is a sequence of traces that join end to end. What a guarantee assumes of the start of a trace (true beliefs, a mark at its
-goal, a path at rest) it also concludes for the end, so it holds of the next trace too. A trace may only owe the change of a
-bounded quantity, so the debt occurs once per run and not once per trace. Units: C = Rm = 1.
-
-The mark measures a sender's progress: C_L (or C_L_lambda) of senders that read it, else the window or the rate. With
-g = C*Rm/MSS, a run that starts with its mark at MSS/Rm has it at its goal after :func:`rtts_to_reach` round trips.
+A trace may only owe the change of a bounded quantity, so the debt occurs once per run. Units: C = Rm = 1; g = C*Rm/MSS.
 """
 
 from __future__ import annotations

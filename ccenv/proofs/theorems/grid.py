@@ -1,10 +1,6 @@
-"""Transfer of a theorem to other grids: K samples per Rm, and other jitter bounds D.
+"""Transfer of a theorem to other grids: K samples per Rm, and other jitter bounds D (docs/theorems.md, Other grids).
 
-A theorem has one sample per Rm and D = Rm. On another grid the network acts K times per Rm, C_L and C_U have windows of all whole
-steps, losses are known one Rm later, and the sender still decides once per Rm on the arrivals so far. Each lemma is decided again
-there, at the same length in Rm. A claim carries over if the lemmas that hold there still imply it; otherwise the missing lemmas
-are listed, a refuted one with its trace in exact numbers. A counterexample on a coarser grid is a hint for finer ones: its values
-at the common samples are demanded, the rest is free.
+A counterexample on a coarser grid is a hint for finer ones: its values at the common samples are demanded, the rest is free.
 """
 
 from __future__ import annotations

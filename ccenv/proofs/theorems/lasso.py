@@ -1,12 +1,7 @@
 """Traces that join end to end, each with its own belief windows and time-outs: lassos, and runs of several belief periods.
 
-A lasso returns to its initial state and violates a claim, so that the run that repeats it refutes the claim: it starts as the
-theorem allows, obeys every law, and violates the claim in every repetition. The state is all that the future depends on: queued
-and undelivered bytes, tokens in stock, the last samples of the past, delays and losses not yet seen, the last rate, and the
-beliefs.
-
-The engine's beliefs time out every 10 Rm from a flow's start, and their windows do not reach back further. So a run of the engine
-is a sequence of such traces, and a property of all sequences of a length holds of every run of that length.
+A lasso returns to its initial state (queued and undelivered bytes, tokens in stock, the last samples of the past, delays and
+losses not yet seen, the last rate, the beliefs) and violates a claim, so the run that repeats it refutes the claim.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The search for the widest shield around a program that keeps its lemmas.
 
-Proofs bound the shield from below, counterexamples from above (:mod:`ccenv.training.shields.answers`). A climb first widens
-all directions together: it asks half-way between the proved shield and the widest one that is not ruled out, and bisects
-again if that is refuted. It then bisects direction by direction. A level refuted in one direction stays refuted as the others
-grow, so one pass ends at a shield that no direction can widen. It ends sooner if no shield around can be wider by more than
-NEAR. Lemmas that are decided in seconds (QUICK) are climbed first; then all of them, up to the bound of the quick ones.
+Proofs bound the shield from below, counterexamples from above (:mod:`ccenv.training.shields.answers`; docs/shields.md). A level
+refuted in one direction stays refuted as the others grow, so one pass ends at a shield that no direction can widen. Lemmas that
+are decided in seconds (QUICK) are climbed first; then all of them, up to the bound of the quick ones.
 """
 
 from __future__ import annotations
