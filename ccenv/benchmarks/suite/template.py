@@ -2,7 +2,7 @@
 
 Besides the keys of a scenario (docs/simulation.md) flows may have ``copies`` with ``start_every_s`` or ``start_every_rtts``, keys
 that end in ``_rtts`` (of their own rtt), ``pyramid`` (flows that come one by one and leave in reverse order) and ``web`` (finite
-transfers at exponential gaps, Pareto sizes of shape 1.2; [4CP] s.5.1); links ``rate_steps`` with ``rate_times`` of the first rate,
+transfers at exponential gaps, Pareto sizes of shape 1.2; [4CP] s.5.1); links ``rate_steps`` with ``rate_times`` of the first rate
 and ``red`` with ``min_share`` and ``max_share`` of ``buffer_packets``.
 """
 
