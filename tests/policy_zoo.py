@@ -81,6 +81,10 @@ ZOO = {
         interface(signals=["floor_log2", "last_action"], action="cwnd_exp2_even",
                   clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), (8,), seed=seed,
     ),
+    "pulled": lambda seed=0: random_policy(
+        interface(signals=["floor_log2", "last_action"], action="cwnd_exp2_pull",
+                  clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), (8,), seed=seed,
+    ),
     "beliefs_gru": lambda seed=0: random_policy(SENDER_V0, (6, 6), stages=("dense", "gru"), seed=seed),
     "mixed": lambda seed=0: random_policy(
         interface(signals=["bounds_log2", "ack_gap_variation", "ack_gap_log2"], history=3, action="rate_log2",

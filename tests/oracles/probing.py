@@ -81,3 +81,18 @@ class ReferenceProbes:
     def _loss(self) -> float:
         n = len(self.losses)
         return sum(0.05 * 0.95 ** (n - 1 - i) * loss for i, loss in enumerate(self.losses))
+
+
+def pulled_window(
+    a: float, starting: int, segments: float, srtt_s: float, acked: float, lost: float, pull: float, flooded: float, change: int
+) -> float:
+    """Return the segments that ``cwnd_exp2_pull`` sets, by the rules of docs/interface.md one after the other."""
+    if starting == 1:
+        return 2 * segments if acked > 0 else segments
+    more = min(0.8, math.sqrt(pull / (segments / srtt_s))) if srtt_s > 0 else 0.0
+    asked = (segments / 2 if starting == 2 else segments) * 2 ** (0.7 * a) * 2 ** (0.7 * more) * 2 ** (0.07 * change)
+    if lost > 0 and (acked == 0 or lost / (lost + acked) > flooded):
+        asked = min(asked, segments / 2)
+    if acked == 0:
+        asked = min(asked, segments)
+    return max(asked, 0.5)

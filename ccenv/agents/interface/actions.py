@@ -88,11 +88,20 @@ ACTIONS = (
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
+    Action(
+        "cwnd_exp2_pull",
+        "cwnd",
+        "cwnd * 2^(0.7*(a + min(0.8, sqrt(pull*MSS*srtt/cwnd))) + 0.07*(change of a random level)), at least 1/2 segment; "
+        "no larger where nothing arrived, at most half where things were lost besides or more than `flooded` of an interval was; "
+        "first doubled per srtt in which something arrives until standing delay or loss rise; paced as cwnd_exp2_even",
+        "",
+        {"pull": (35.0, 0.0, 1000.0), "flooded": (0.5, 0.05, 1.0)},
+    ),
 )
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
 (
     _RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER, _CWND_EXP2_PROBE,
-    _RATE_EXP2_OVER, _CWND_EXP2_EVEN,
+    _RATE_EXP2_OVER, _CWND_EXP2_EVEN, _CWND_EXP2_PULL,
 ) = range(len(ACTIONS))  # fmt: skip
 MIN_CWND_SEGMENTS = 2.0
 PROBE_PACING_GAIN = 2.0
@@ -100,6 +109,10 @@ EVEN_PROBE = 0.07
 """Change of the window (log2) per change of the random level with ``cwnd_exp2_even``."""
 EVEN_SEGMENTS = 0.125
 """Least window of ``cwnd_exp2_even``: below one segment a single packet is in flight, paced."""
+PULL_STEP, MOST_PULLED, PULL_SEGMENTS = 0.7, 0.8, 0.5
+"""Of ``cwnd_exp2_pull``: the step per action (log2), the most that the pull adds to an action, the least window."""
+START_DOUBLES = (_CWND_EXP2_EVEN, _CWND_EXP2_PULL)
+"""Actions that decide once per smoothed RTT while a flow starts."""
 RISEN_RTTS, LOST_SHARE = 0.25, 0.1
 """A start ends where the smallest RTT of an interval is this much above the smallest, in units of it, or so much is lost."""
 STEADY, STARTING, STARTED = 0.0, 1.0, 2.0
@@ -118,6 +131,26 @@ def action(name: str) -> Action:
 @kernel(inline="always")
 def _scale(value, change):
     return value * (1.0 + change) if change >= 0.0 else value / (1.0 - change)
+
+
+@kernel(inline="always")
+def _paced_slowly(cwnd_bytes, m):
+    gain = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
+    return (gain * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
+
+
+@kernel
+def _pulled_bytes(pull, flooded, a, m):
+    if m.starting == STARTING:
+        return m.cwnd_bytes * (2.0 if m.acked_bytes > 0.0 else 1.0)
+    a += min(MOST_PULLED, np.sqrt(pull * m.mss_bytes * m.srtt_s / m.cwnd_bytes))
+    cwnd_bytes = m.cwnd_bytes * 2.0 ** (PULL_STEP * a + EVEN_PROBE * m.probe_change)
+    if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
+        cwnd_bytes *= 0.5
+    least_lost = flooded if m.acked_bytes > 0.0 else 0.0
+    if m.lost_bytes > least_lost * (m.lost_bytes + m.acked_bytes):
+        return min(cwnd_bytes, 0.5 * m.cwnd_bytes)
+    return cwnd_bytes if m.acked_bytes > 0.0 else min(cwnd_bytes, m.cwnd_bytes)
 
 
 @kernel
@@ -158,9 +191,9 @@ def set_by_action(number, first, second, a, m):
             cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change)
             if m.lost_bytes > second * (m.lost_bytes + m.acked_bytes):
                 cwnd_bytes = min(cwnd_bytes, 0.5 * m.cwnd_bytes)
-        cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
-        gain = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
-        return (gain * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
+        return _paced_slowly(max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes), m)
+    elif number == _CWND_EXP2_PULL:
+        return _paced_slowly(max(_pulled_bytes(first, second, a, m), PULL_SEGMENTS * m.mss_bytes), m)
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
     cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)

@@ -8,7 +8,7 @@ from numba import types
 
 from ccenv.adversaries.observation import fill_network_observation
 from ccenv.agents.callbacks import MOVE
-from ccenv.agents.interface.actions import ACTION_NUMBERS, STARTING
+from ccenv.agents.interface.actions import START_DOUBLES, STARTING
 from ccenv.agents.interface.interface import fill_observation
 from ccenv.agents.interface.signals import MEASURES, UNKNOWN_RTT_S
 from ccenv.agents.programs import INPUT_INDEX
@@ -35,7 +35,6 @@ from ccenv.engine.curve.transport import ERROR_SENDER, fail
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
 _SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()
-_EVEN = ACTION_NUMBERS["cwnd_exp2_even"]
 _HEARD = 1.0 - 1e-12  # of the bytes that a clock of ACKs waits for: all but round-off
 
 _RANDOM, _POLICY, _EXTERNAL = (CHOOSER_CODES[kind] for kind in ("random", "policy", "external"))
@@ -163,7 +162,7 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
     wait = policy.count * unit
     if np.isfinite(fl.rtt_min_steps):
         wait = max(wait, policy.least_rtts * fl.rtt_min_steps)
-    if policy.action == _EVEN and monitor.starting == STARTING:
+    if policy.action in START_DOUBLES and monitor.starting == STARTING:
         wait = fl.srtt_steps if fl.srtt_steps > 0.0 else float(fl.rtt_steps)
     fl.decision_step = k + max(1, np.int64(wait + 0.5))
     return True

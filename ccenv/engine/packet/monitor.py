@@ -22,8 +22,8 @@ import numpy as np
 
 from ccenv.agents.callbacks import make_record
 from ccenv.agents.interface.actions import (
-    ACTION_NUMBERS,
     PROBE_FIELDS,
+    START_DOUBLES,
     START_SEGMENTS,
     STARTING,
     action,
@@ -47,7 +47,6 @@ BY_GRID = len(CLOCKS)  # clock of a flow inside a shield: the grid of its belief
 SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3, "position": 4}
 NOTHING, RATE, CWND, INNER, POSITION = SETS.values()
 SHORTEST_INTERVAL_S = 1e-5
-_EVEN = ACTION_NUMBERS["cwnd_exp2_even"]
 
 # Entry of a flow in the table at shares_at: its smoothed share, and what it had delivered at the monitor's last decision.
 SHARE, SHARE_DELIVERED = range(2)
@@ -347,7 +346,7 @@ def next_decision_s(monitor, fl, now_s, rto_min_s):
     wait_s = monitor.clock_count * unit_s
     if fl.min_rtt_s < np.inf:
         wait_s = max(wait_s, monitor.clock_least_rtts * fl.min_rtt_s)
-    if monitor.action_number == _EVEN and monitor.starting == STARTING:
+    if monitor.action_number in START_DOUBLES and monitor.starting == STARTING:
         wait_s = fl.srtt_s if fl.srtt_s > 0.0 else fl.told_rtt_s
     return now_s + max(wait_s, SHORTEST_INTERVAL_S)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
-from oracles.probing import ReferenceProbes, level_of
+from oracles.probing import ReferenceProbes, level_of, pulled_window
 
 from ccenv.agents.interface.actions import ACTIONS, PROBE_FIELDS, drawn_level, follow_probes, set_by_action
 from ccenv.agents.interface.interface import SENDER_V0, Interface
@@ -62,7 +62,8 @@ def test_raw_signals_have_their_units() -> None:
 
 def test_actions_set_what_their_formulas_say() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
-    state |= {"shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
+    state |= {"acked_bytes": 3e3, "shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
+    pull = 0.7 * (35 / 400) ** 0.5  # 400 segments per s
     wanted = {
         "rate_log2": (2e6 * 2.0**1.5, np.inf),
         "rate_delta": (1.1e6, np.inf),
@@ -74,6 +75,7 @@ def test_actions_set_what_their_formulas_say() -> None:
         "cwnd_exp2_probe": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
         "rate_exp2_over": (1e6 * 2.0**0.15, np.inf),
         "cwnd_exp2_even": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
+        "cwnd_exp2_pull": (2 * 30e3 * 2.0 ** (0.49 + pull) / 0.05, 30e3 * 2.0 ** (0.49 + pull)),
     }
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]
@@ -91,6 +93,32 @@ def test_where_a_quarter_is_lost_the_window_halves() -> None:
     ):
         state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost_bytes, acked_bytes=3e3)
         assert set_by_action(number, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost_bytes, a)
+
+
+PULL = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_pull")
+AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
+
+
+@given(st.floats(-1, 1), st.sampled_from((0.0, 1.0, 2.0)), st.floats(1, 1e6), st.sampled_from((0.0, 0.01, 0.3)), AMOUNTS, AMOUNTS)
+def test_a_pulled_window_is_that_of_the_page(
+    a: float, starting: float, segments: float, srtt_s: float, acked: float, lost: float
+) -> None:
+    told = {"cwnd_bytes": 1500 * segments, "srtt_s": srtt_s, "acked_bytes": acked, "lost_bytes": lost, "starting": starting}
+    rate_Bps, cwnd_bytes = set_by_action(PULL, 35.0, 0.25, a, measured(**told, probe_change=-2.0))
+    wanted = pulled_window(a, int(starting), segments, srtt_s, acked, lost, pull=35, flooded=0.25, change=-2)
+    assert cwnd_bytes == pytest.approx(1500 * wanted)
+    gain = 2 if cwnd_bytes >= 3000 else 1
+    assert rate_Bps == (pytest.approx(gain * cwnd_bytes / srtt_s) if srtt_s > 0 else np.inf)
+
+
+@pytest.mark.parametrize("mbps", (2, 10, 100))
+def test_the_pull_brings_unequal_windows_together(mbps: float) -> None:
+    """Two flows that are asked the same, what holds a fair window: the smaller one grows, the larger one shrinks."""
+    windows, srtt_s = [10.0, 90.0], 100 * 12e3 / (mbps * 1e6)
+    for _ in range(300):
+        told = [measured(cwnd_bytes=1500 * w, srtt_s=srtt_s, acked_bytes=1e3) for w in windows]
+        windows = [set_by_action(PULL, 35.0, 1.0, -((35 * srtt_s / 50) ** 0.5), m)[1] / 1500 for m in told]
+    assert windows == pytest.approx([50.0, 50.0], rel=0.1)
 
 
 def test_an_action_that_is_no_number_is_the_smallest_one() -> None:

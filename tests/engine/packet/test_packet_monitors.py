@@ -87,6 +87,12 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
         30,
     ),
+    "a start, then a pulled window": (
+        [LINK],
+        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
+        30,
+    ),
     "no acks": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2"), 30),
     "no acks to wait for": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2", clock={"every": "acks"}), 2),
     "rate steps": (
