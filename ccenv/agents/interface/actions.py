@@ -133,26 +133,6 @@ def _scale(value, change):
     return value * (1.0 + change) if change >= 0.0 else value / (1.0 - change)
 
 
-@kernel(inline="always")
-def _paced_slowly(cwnd_bytes, m):
-    gain = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
-    return (gain * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
-
-
-@kernel
-def _pulled_bytes(pull, flooded, a, m):
-    if m.starting == STARTING:
-        return m.cwnd_bytes * (2.0 if m.acked_bytes > 0.0 else 1.0)
-    a += min(MOST_PULLED, np.sqrt(pull * m.mss_bytes * m.srtt_s / m.cwnd_bytes))
-    cwnd_bytes = m.cwnd_bytes * 2.0 ** (PULL_STEP * a + EVEN_PROBE * m.probe_change)
-    if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
-        cwnd_bytes *= 0.5
-    least_lost = flooded if m.acked_bytes > 0.0 else 0.0
-    if m.lost_bytes > least_lost * (m.lost_bytes + m.acked_bytes):
-        return min(cwnd_bytes, 0.5 * m.cwnd_bytes)
-    return cwnd_bytes if m.acked_bytes > 0.0 else min(cwnd_bytes, m.cwnd_bytes)
-
-
 @kernel
 def set_by_action(number, first, second, a, m):
     """Return the pacing rate in bytes/s and the window in bytes that an action sets; infinite: none.
@@ -191,12 +171,28 @@ def set_by_action(number, first, second, a, m):
             cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change)
             if m.lost_bytes > second * (m.lost_bytes + m.acked_bytes):
                 cwnd_bytes = min(cwnd_bytes, 0.5 * m.cwnd_bytes)
-        return _paced_slowly(max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes), m)
+        cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
     elif number == _CWND_EXP2_PULL:
-        return _paced_slowly(max(_pulled_bytes(first, second, a, m), PULL_SEGMENTS * m.mss_bytes), m)
+        cwnd_bytes = m.cwnd_bytes
+        if m.starting == STARTING:
+            cwnd_bytes *= 2.0 if m.acked_bytes > 0.0 else 1.0
+        else:
+            if m.starting == STARTED:
+                cwnd_bytes *= 0.5
+            pulled = a + min(MOST_PULLED, np.sqrt(first * m.mss_bytes * m.srtt_s / m.cwnd_bytes))
+            cwnd_bytes *= 2.0 ** (PULL_STEP * pulled + EVEN_PROBE * m.probe_change)
+            least = second if m.acked_bytes > 0.0 else 0.0
+            if m.lost_bytes > least * (m.lost_bytes + m.acked_bytes):
+                cwnd_bytes = min(cwnd_bytes, 0.5 * m.cwnd_bytes)
+            elif m.acked_bytes == 0.0:
+                cwnd_bytes = min(cwnd_bytes, m.cwnd_bytes)
+        cwnd_bytes = max(cwnd_bytes, PULL_SEGMENTS * m.mss_bytes)
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
-    cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
+    if number in START_DOUBLES:
+        second = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
+    else:
+        cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
     return (second * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
 
 
