@@ -238,7 +238,7 @@ BPF = "bpf"
 
 def command(
     program: Annotated[
-        str, argument("PROGRAM", "A belief program or a shield: a name or a .json file; or ever_delay.", names("agents"))
+        str, argument("PROGRAM", "A belief program or a shield: a name or a .json file; ever_delay; 4CP.", names("agents"))
     ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],

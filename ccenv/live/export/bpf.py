@@ -140,8 +140,9 @@ def export_bpf(
 
 def expand_kernel(template: str) -> str:
     """Put in the kernel's types and the hooks that all congestion controls have."""
-    for mark, file in (("@KERNEL_TYPES@\n", "kernel_types.c.in"), ("@KERNEL_HOOKS@\n", "kernel_hooks.c.in")):
-        template = template.replace(mark, resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
+    for name in ("kernel_types", "sender_state", "kernel_hooks"):
+        text = resources.files(__package__).joinpath(f"{name}.c.in").read_text(encoding="utf-8")
+        template = template.replace(f"@{name.upper()}@\n", text)
     return template
 
 

@@ -38,7 +38,7 @@ struct ccenv_seen {
 	u64 now_us;
 	s32 rtt_us; /* of the newest acknowledged packet; negative: none */
 	u32 delivered, lost, data_segs_out, in_flight, app_limited, reord_seen, mss;
-	u64 answer; /* of a chooser outside; not used */
+	u64 answer; /* of a chooser outside; of 4CP the number of time-outs */
 };
 
 #ifdef EVER_DELAY
@@ -47,6 +47,13 @@ struct ccenv_state {
 	s64 v_q48;
 	u64 x_q24, rate_q6, spare, entry_q24, pacing_rate_Bps;
 	u32 phase, cwnd;
+};
+#elif defined(FOURCP)
+/* Windows, target and pacing rate after it: STATE_DTYPE of ccenv.live.export.fourcp. */
+struct ccenv_state {
+	s64 wnd_q32;
+	u64 window_q32, ssthresh_q32, tarp_q48, updates, srtt_q8, pacing_rate_Bps;
+	u32 slow_start, cwnd;
 };
 #else
 /* Beliefs, window in packets and pacing rate after it: STATE_DTYPE. */
@@ -68,6 +75,8 @@ static void ccenv_see(struct ccenv_sender *s, const struct ccenv_seen *seen)
 	s->tp.reord_seen = seen->reord_seen;
 #ifdef ASKED
 	host_choice.answer = seen->answer;
+#elif defined(FOURCP)
+	s->flow.timeouts = seen->answer;
 #endif
 }
 
@@ -79,6 +88,11 @@ static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
 	*state = (struct ccenv_state){
 		f->v_q48, f->x_q24, f->rate_q6, f->spare, f->entry_q24, s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
 		f->phase, s->tp.snd_cwnd,
+	};
+#elif defined(FOURCP)
+	*state = (struct ccenv_state){
+		f->wnd_q32, f->window_q32, f->ssthresh_q32, f->tarp_q48, f->updates, f->srtt_q8,
+		s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate, f->slow_start, s->tp.snd_cwnd,
 	};
 #else
 	*state = (struct ccenv_state){

@@ -1,0 +1,130 @@
+"""4CP as C: equal to its integer twin bit for bit, and the twin to the sender in floating point."""
+
+import numpy as np
+import pytest
+from acks import random_acks, recorded_acks, states_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccenv.agents.callbacks import ACK, LOSS
+from ccenv.agents.classic import fourcp as rules
+from ccenv.agents.sender import ClassicSender
+from ccenv.cli import main as cli
+from ccenv.live.export.fourcp import STATE_DTYPE, FourcpTwin, export_fourcp, friendly_q16, load_fourcp
+
+FAST = "first_gain=0.0005,last_gain=0.00005,gain_updates=500"
+SPECS = (
+    "fourcp_fixed:tarp=0.01",
+    f"fourcp_auto:tarp=0.01,{FAST}",
+    f"fourcp_auto:tarp=0.01,pftk=1,rate_based=1,mincwnd_mss=1.5,{FAST}",
+    "fourcp_fixed:tarp=0.0001,wndbnd_mss=30,maxcwnd_mss=40",
+)
+
+
+def sender_of(spec: str) -> ClassicSender:
+    sender = load_fourcp(spec)
+    assert sender is not None
+    return sender
+
+
+def assert_equal(spec: str, acks: np.ndarray) -> np.ndarray:
+    """Compare the C and the twin; return the states."""
+    sender = sender_of(spec)
+    twin = FourcpTwin(sender).run(acks)
+    host = states_of(export_fourcp(sender, name="host"), acks, STATE_DTYPE)
+    for name in STATE_DTYPE.names or ():
+        different = np.flatnonzero(twin[name] != host[name])
+        assert different.size == 0, f"{name} differs first at ACK {different[0]}: {twin[different[0]]} {host[different[0]]}"
+    return twin
+
+
+def in_floats(spec: str, acks: np.ndarray) -> np.ndarray:
+    """Return wnd, window, target and pacing rate of the sender after each ACK, in floats."""
+    sender = sender_of(spec)
+    state = np.zeros(1, sender.state)
+    state = state.view(np.recarray)[0]
+    for name, value in (sender.parameters | {"mss_bytes": acks["mss"][0]}).items():
+        state[name] = value
+    rules.init(state)
+    seen, found = (np.zeros(1, dtype).view(np.recarray)[0] for dtype in (ACK, LOSS))
+    rows, before, recover = (
+        [(state.wnd_mss, state.window_mss, state.tarp, state.pacing_rate_Bps)],
+        acks[0],
+        int(acks[0]["delivered"]),
+    )
+    for ack in acks[1:]:
+        acked, lost, late = (int(ack[name]) - int(before[name]) for name in ("delivered", "lost", "answer"))
+        delivered, in_flight = int(ack["delivered"]), int(ack["in_flight"])
+        if lost or late:
+            found.new_episode, found.timeout = delivered >= recover, late
+            for name, value in (("inflight", in_flight), ("lost", lost), ("delivered", delivered)):
+                found[f"{name}_bytes"] = value * state.mss_bytes
+            rules.on_loss(state, found)
+            recover = delivered + in_flight if found.new_episode else recover - lost
+            recover = delivered if late else recover
+        if acked:
+            state.recover_bytes = recover * state.mss_bytes
+            seen.rtt_s = ack["rtt_us"] * 1e-6 if ack["rtt_us"] >= 0 else state.srtt_s
+            seen.acked_bytes, seen.delivered_bytes = acked * state.mss_bytes, delivered * state.mss_bytes
+            rules.on_ack(state, seen)
+        rows.append((state.wnd_mss, state.window_mss, state.tarp, state.pacing_rate_Bps))
+        before = ack
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_c_equals_twin_and_twin_follows_the_sender(spec):
+    """Windows within 1e-4 and targets within 1e-3 of floats at every ACK: slow start, losses, bad phases, a time-out."""
+    link = {"rate_Bps": 1.5e6, "buffer_bytes": 30_000}
+    acks = recorded_acks({"duration_s": 4.0, "links": [link], "flows": [{"sender": spec, "rtt_s": 0.04, "loss_rate": 0.02}]})
+    acks["answer"][len(acks) // 2 :] = 1
+    states, floats = assert_equal(spec, acks), in_floats(spec, acks)
+    assert len(states) > 300 and (states["wnd_q32"] < 2 * 2**32).any() and len(set(states["slow_start"])) == 2
+    np.testing.assert_allclose(states["wnd_q32"] / 2.0**32, floats[:, 0], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(states["window_q32"] / 2.0**32, floats[:, 1], rtol=1e-4)
+    np.testing.assert_allclose(states["tarp_q48"] / 2.0**48, floats[:, 2], rtol=1e-3)
+    assert (np.ptp(floats[:, 2]) > 0) == ("auto" in spec)
+    paced = states["pacing_rate_Bps"] != 2**64 - 1
+    np.testing.assert_array_equal(paced, np.isfinite(floats[:, 3]))
+    np.testing.assert_allclose(states["pacing_rate_Bps"][paced], floats[paced, 3], rtol=1e-3)
+    np.testing.assert_array_equal(states["cwnd"], states["window_q32"] >> np.where(paced, 31, 32).astype(np.uint64))
+
+
+@settings(max_examples=10)
+@given(history=st.integers(0, 10**6), spec=st.sampled_from(SPECS))
+def test_c_equals_twin_on_random_acks(history, spec):
+    """Clocks that go back, counters that wrap, RTTs of 0, losses of any size, time-outs at any time."""
+    for seed in range(history, history + 3):
+        acks = random_acks(seed)
+        acks["answer"] >>= np.uint64(32)
+        states = assert_equal(spec, acks)
+        assert (states["cwnd"] >= 1).all() and (states["tarp_q48"] >= 28147498).all()
+
+
+@pytest.mark.parametrize("loss", [1e-7, 6e-4, 0.01, 0.1])
+@pytest.mark.parametrize("pftk", [0, 1])
+def test_the_window_of_tcp_is_that_of_the_formula(loss, pftk):
+    assert friendly_q16(round(loss * 2**48), bool(pftk)) / 2**16 == pytest.approx(rules.friendly_window_mss(loss, pftk), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("fourcp_auto:first_gain=0.1", "first_gain is 0.1; at most 0.000976562 fits 64 bits"),
+        ("fourcp_auto -s jitter_s=10ms", "takes no -s jitter_s: it has no D"),
+        ("fourcp_auto -s rtt_s=40ms", "takes no -s rtt_s: it needs no Rm"),
+        ("fourcp_fixed -s chooser=lo", "takes no -s chooser: nobody chooses"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, words, capsys, tmp_path):
+    assert cli.main(["export", *arguments.split(), "-o", str(tmp_path / "a.c")]) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_the_same_text(tmp_path):
+    target = tmp_path / "a.c"
+    assert cli.main(["export", SPECS[2], "-o", str(target), "-s", "name=calm"]) == 0
+    text = target.read_text(encoding="ascii")
+    assert text == export_fourcp(sender_of(SPECS[2]), name="calm")
+    assert "@" not in text and load_fourcp("reno") is None
