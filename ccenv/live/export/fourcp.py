@@ -1,6 +1,6 @@
 """Export of 4CP (``fourcp_fixed``, ``fourcp_auto``) as one C file (``fourcp.bpf.c.in``), and the same computation in integers.
 
-[4CP] s.5.2 has it as a module of a kernel that is not public. The rule is that of ``ccenv.agents.classic.fourcp``, roundings apart:
+[4CP] s.5.2 has it as a module of a kernel that is not public. The rule is that of ``ccenv.agents.classic.fourcp``, rounded:
 a time-out is what the kernel says it is, an episode lasts until what was in flight at its first loss is delivered or found
 lost, as in the curve engine, and one ACK adapts the target by at most 1/64.
 """

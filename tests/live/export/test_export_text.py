@@ -223,7 +223,7 @@ needs_clang = pytest.mark.skipif(compiling.find_compiler() is None, reason=f"no 
 
 
 @needs_clang
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", [2, 5])
 def test_clang_compiles_for_bpf(seed: int, tmp_path: Path) -> None:
     target = tmp_path / "random.bpf.o"
     (tmp_path / "random.json").write_text(to_json(random_program(seed)), encoding="utf-8")
