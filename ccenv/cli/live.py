@@ -80,7 +80,7 @@ def run(
             return valid_run(one, held["tries"])
         from ccenv.live.virtual.run import run_virtual
 
-        return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"])
+        return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"], kernel=held["kernel"])
 
     controls = [(name, play(one).summary()) for name, one in control_scenarios(tested)] if control else []
     result = play(tested)

@@ -167,6 +167,7 @@ SOURCES: dict[str, Source] = {
             "seed": _own(int | None, None, "of the emulator's random numbers, instead of the scenario's"),
             "duration_s": _own(float | None, None, "instead of the scenario's"),
             "cpu_s": _own(float | None, None, "limit of a virtual guest's CPU time; by default 30 s and .05 s per Mbit"),
+            "kernel": _own(str | None, None, "folder with boot and lib/modules for virtual runs of programs; by default /"),
             "wall_s": _own(float | None, None, "limit of a virtual run's time; by default 20 times cpu_s, at least 600 s"),
         }
     ),

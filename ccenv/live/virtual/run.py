@@ -1,10 +1,12 @@
-"""Runs of a scenario on user-mode Linux in virtual time: requirements, the guest's programs and files, the run."""
+"""Runs of a scenario on user-mode Linux in virtual time: requirements, the guest's programs and files, the run.
+
+Exported programs run in an emulated computer instead (``ccenv.live.virtual.emulated``).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import platform
 import resource
@@ -16,16 +18,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from ccenv.base.files import make_folder, write_atomic
+from ccenv.base.files import write_atomic
 from ccenv.base.interrupts import stopping
-from ccenv.base.kernels.cache import cache_folder
 from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes, socket_buffer_bytes
 from ccenv.live.emulator.layout import STAMPED
 from ccenv.live.emulator.loop import serve
@@ -34,27 +35,23 @@ from ccenv.live.result import LiveResult
 from ccenv.live.run import as_scenario, run_arrays
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.spaces import ETHERNET_BYTES, SO_SNDBUFFORCE, enlarge
+from ccenv.live.virtual.emulated import make_computer
+from ccenv.live.virtual.guest import INSTALL, Guest, compile_guest, find_compiler
 from ccenv.simulation.result import with_phase_jitter, with_start_phases
 from ccenv.simulation.scenario import PHASE_JITTER
 
 KERNEL, RELEASES, MODULES = "linux.uml", ("6.1.",), Path("/usr/lib/uml/modules")
-INSTALL = "apt install user-mode-linux gcc libc6-dev (Debian 12, x86-64)"
 BUILT_IN = ("reno", "cubic")
 CLOCK_NS, TRAP_NS = 200, 1000  # what a reading of the clock and a trap cost the guest, on average
 CPU_S, CPU_S_PER_MBIT = 30.0, 0.05  # limit of a guest's CPU time: a constant, and per Mbit that the link could carry
 WALL, LEAST_WALL_S = 20.0, 600.0  # limit of a run's time: in limits of its CPU time, and at least
 MEMORY_MIB = 192
 SOCKET_BYTES = 64 << 20
-SOURCES = Path(__file__).parent
 NO_PERSONALITY, NEVER_DUE = 81, 82  # exit codes of clock.c
 ASK_PERSONALITY = 0xFFFFFFFF  # sets nothing
 FIXED_ADDRESSES = (
     "address randomisation cannot be switched off here; allow the system call personality (a container's seccomp profile)"
 )
-_COMPILED = {
-    "clock.c": ("-shared", "-fPIC"),
-    "agent.c": ("-static",),
-}
 _OPTIONS = (
     "quiet", "con=null", "con0=null,fd:1", "console=tty0", "norandmaps", "lpj=4000000",
     "initcall_blacklist=raid6_select_algo,calibrate_xor_blocks",
@@ -64,7 +61,7 @@ _OPTIONS = (
 
 def virtual_needs() -> list[Needs]:
     """Return the requirements of virtual runs."""
-    return [_find_kernel(), _find_compiler(), _find_folder()]
+    return [_find_kernel(), find_compiler(), _find_folder()]
 
 
 def controls() -> tuple[str, ...]:
@@ -90,11 +87,6 @@ def _find_kernel() -> Needs:
     return Needs(name, True, f"user-mode Linux {version}")
 
 
-def _find_compiler() -> Needs:
-    compiler = shutil.which("cc")
-    return Needs("virtual compiler", compiler is not None, compiler or "no C compiler", "" if compiler else INSTALL)
-
-
 def _find_folder() -> Needs:
     for folder in (os.environ.get("TMPDIR"), "/dev/shm", tempfile.gettempdir()):  # the guest's memory is a file there
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK):
@@ -112,27 +104,6 @@ def require_virtual() -> None:
             raise LiveError(f"virtual: {need.found}; {need.advice}")
 
 
-def _compile(name: str) -> Path:
-    """Compile a file of this folder once; return what the cache of kernels keeps."""
-    source = (SOURCES / name).read_bytes()
-    compiler, flags = _find_compiler().found, ("-O2", *_COMPILED[name])
-    digest = hashlib.sha256(source + repr((compiler, flags)).encode()).hexdigest()[:16]
-    made = cache_folder() / "virtual" / f"{name.removesuffix('.c')}-{digest}"
-    if not made.exists():
-        make_folder(made.parent)
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            target = Path(folder) / "out"
-            done = subprocess.run(
-                [compiler, *flags, "-o", str(target), str(SOURCES / name), "-ldl"],
-                capture_output=True, text=True, errors="replace", check=False,
-            )  # fmt: skip
-            if done.returncode:
-                error = (done.stderr.strip().splitlines() or ["no message"])[0]
-                raise LiveError(f"virtual: {compiler} cannot compile {name} ({error}); {INSTALL}")
-            write_atomic(made, target.read_bytes(), mode=0o777)
-    return made
-
-
 def pack_files(files: Mapping[str, bytes]) -> bytes:
     """Return an initramfs (cpio, newc) of programs and files by name, with /dev/console; equal for equal files."""
     entries = [("dev", 0o40755, b"", (0, 0)), ("dev/console", 0o20600, b"", (5, 1))]
@@ -146,8 +117,11 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
     return bytes(out)
 
 
-def describe_run(scenario: LiveScenario) -> str:
-    """Return the text of /run.txt (agent.c): times in nanoseconds; a size of -1 and a stop of 2^62 have no end."""
+def describe_run(scenario: LiveScenario, names: Sequence[str]) -> str:
+    """Return the text of /run.txt (agent.c): times in nanoseconds; a size of -1 and a stop of 2^62 have no end.
+
+    ``names`` are the flows' congestion controls.
+    """
     head = (
         round(scenario.duration_s * 1e9), round(scenario.log_s * 1e9), round(lead_s(scenario) * 1e9), len(scenario.flows),
         socket_buffer_bytes(scenario), int(scenario.quick_ack), scenario.packets_per_burst,
@@ -155,17 +129,17 @@ def describe_run(scenario: LiveScenario) -> str:
     )  # fmt: skip
     lines = [" ".join(map(str, head))]
     flows = make_memory(scenario, -1, -1, 0, STAMPED).flows
-    for index, (spec, flow) in enumerate(zip(scenario.flows, flows, strict=True)):
+    for name, spec, flow in zip(names, scenario.flows, flows, strict=True):
         stop = round(spec.stop_s * 1e9) if np.isfinite(spec.stop_s) else 1 << 62
         size = int(flow["size_bytes"]) if np.isfinite(flow["size_bytes"]) else -1
-        lines.append(f"{_control(index, spec.sender)} {round(spec.start_s * 1e9)} {stop} {size}")
+        lines.append(f"{name} {round(spec.start_s * 1e9)} {stop} {size}")
     return "\n".join(lines) + "\n"
 
 
 def _control(index: int, sender: str) -> str:
     name = kernel_cca(sender)
     if name is None:
-        raise LiveError(f"virtual: flow {index}: {sender} is no sender of the kernel, kernel:NAME; 6.1 loads no programs")
+        raise LiveError(f"virtual: flow {index}: {sender} is no sender of the kernel, kernel:NAME")
     require_controls([name], f"flow {index}: ")
     return name
 
@@ -186,11 +160,12 @@ def run_virtual(
     cpu_s: float | None = None,
     wall_s: float | None = None,
     phases: bool = True,
+    kernel: str | None = None,
 ) -> LiveResult:
     """Run an experiment on user-mode Linux in virtual time: equal arguments give equal packets.
 
     Args:
-        scenario: as of ``run_live``; its senders are the kernel's.
+        scenario: as of ``run_live``; with senders that are not the kernel's it runs in an emulated computer.
         duration_s: instead of the scenario's.
         seed: of the emulator, of the guest's random numbers and of what its traps cost, instead of the scenario's.
         cpu_s: limit of the guest's CPU time.
@@ -198,6 +173,7 @@ def run_virtual(
             LEAST_WALL_S.
         phases: flows start at a random phase, and packets of several flows have the ``phase_jitter`` of the packet engine; else
             a run of several flows depends on the lattice of service times, and seeds hardly differ.
+        kernel: folder with ``boot`` and ``lib/modules`` of the emulated computer's kernel; by default ``/``.
 
     Raises:
         InputError: if the scenario is not valid.
@@ -206,16 +182,14 @@ def run_virtual(
     scenario = as_scenario(scenario, duration_s, seed)
     if phases:
         scenario = with_phase_jitter(with_start_phases(scenario), PHASE_JITTER)
-    require_virtual()
-    text = describe_run(scenario)
-    modules = MODULES / _find_kernel().found.removeprefix("user-mode Linux ") / "kernel/net/ipv4"
-    names = sorted({f"tcp_{_control(i, flow.sender)}.ko" for i, flow in enumerate(scenario.flows)})
-    names += ["tcp_vegas.ko"] if "tcp_yeah.ko" in names else []
-    files = {name: (modules / name).read_bytes() for name in names if (modules / name).exists()}
-    files |= {"init": _compile("agent.c").read_bytes(), "run.txt": text.encode()}
+    if any(kernel_cca(flow.sender) is None for flow in scenario.flows):
+        guest_kind = make_computer(scenario, kernel)
+    else:
+        guest_kind = _user_mode(scenario)
+    files = guest_kind.files | {"run.txt": describe_run(scenario, guest_kind.controls).encode()}
     if cpu_s is None:
         megabits = scenario.duration_s * max(link.rate_Bps for link in scenario.links) / 125_000
-        cpu_s = CPU_S + CPU_S_PER_MBIT * megabits
+        cpu_s = guest_kind.cpu_s[0] + guest_kind.cpu_s[1] * megabits
     wall_s = max(LEAST_WALL_S, WALL * cpu_s) if wall_s is None else wall_s
     begin, own = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
@@ -226,9 +200,10 @@ def run_virtual(
         far.setblocking(False)
         memory = make_memory(scenario, near.fileno(), far.fileno(), ETHERNET_BYTES, STAMPED)
         memory.run["base_ns"] = 1 << 62  # until the agent's hello
-        write_atomic(folder / "initrd", pack_files(files))
+        for name, content in ({"initrd": pack_files(files)} | guest_kind.outside).items():
+            write_atomic(folder / name, content)
         guest_ends = (near_guest, far_guest, question_guest, answer_guest)
-        guest = _start_guest(folder, guest_ends, scenario, cpu_s)
+        guest = _start_guest(folder, guest_ends, scenario, cpu_s, guest_kind)
         threading.Thread(target=_end_all, args=(guest.pid,), daemon=True).start()
         watch = threading.Timer(wall_s, _kill, (guest.pid,))
         watch.daemon = True
@@ -253,11 +228,26 @@ def run_virtual(
             raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s, _cpu_s(usage))}")
     used_s = _cpu_s(usage) + time.process_time() - own
     header = {
-        "device": "virtual", "privileges": "none", "realtime": False, "kernel": _find_kernel().found.split()[-1],
+        "device": "virtual", "privileges": "none", "realtime": False, "kernel": guest_kind.release,
         "device_drops": 0, "busy_share": used_s / scenario.duration_s, "steal_s": None,
         "wall_s": time.perf_counter() - begin, "cpu_s": used_s,
     }  # fmt: skip
     return LiveResult.of(scenario, header, run_arrays(memory), [None] * len(scenario.flows))
+
+
+def _user_mode(scenario: LiveScenario) -> Guest:
+    require_virtual()
+    release = _find_kernel().found.split()[-1]
+    controls = [_control(index, flow.sender) for index, flow in enumerate(scenario.flows)]
+    modules = MODULES / release / "kernel/net/ipv4"
+    names = sorted({f"tcp_{name}.ko" for name in controls})
+    names += ["tcp_vegas.ko"] if "tcp_yeah.ko" in names else []
+    files = {name: (modules / name).read_bytes() for name in names if (modules / name).exists()}
+    files |= {"init": compile_guest("agent.c").read_bytes()}
+    return Guest(
+        controls, files, {}, "clock.c", (CPU_S, CPU_S_PER_MBIT), MEMORY_MIB, release, "console",
+        lambda memory_mib: [KERNEL, f"mem={memory_mib}M", "initrd=initrd", "uml_dir=./", "umid=guest", *_OPTIONS],
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -286,7 +276,9 @@ def _times_ahead(scenario: LiveScenario) -> tuple[int, int]:
     return int(service_s * 1e9), int(back_s * 1e9)
 
 
-def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cpu_s: float) -> subprocess.Popen[bytes]:
+def _start_guest(
+    folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cpu_s: float, kind: Guest
+) -> subprocess.Popen[bytes]:
     """Start the kernel in a session of its own, its console a file, its environment the same for all users."""
     if ctypes.CDLL(None).personality(ctypes.c_ulong(ASK_PERSONALITY)) < 0:  # clock.c would take -1 for an answer
         raise LiveError(f"virtual: {FIXED_ADDRESSES}")
@@ -294,13 +286,13 @@ def _start_guest(folder: Path, ends: tuple[Any, ...], scenario: LiveScenario, cp
     told = ",".join(
         [*(f"{number:4d}" for number in numbers), *map(str, (CLOCK_NS, TRAP_NS, *_times_ahead(scenario), scenario.seed))]
     )
-    memory_mib = MEMORY_MIB + int(12 * most_in_flight_bytes(scenario)) // (1 << 20)
+    memory_mib = kind.memory_mib + int(12 * most_in_flight_bytes(scenario)) // (1 << 20)
     # The command line is one source of the guest's random numbers: no name of a folder in it.
-    command = [KERNEL, f"mem={memory_mib}M", "initrd=initrd", "uml_dir=./", "umid=guest", *_OPTIONS]
-    environment = {"LD_PRELOAD": str(_compile("clock.c")), "CCENV_VIRTUAL": told, "TMPDIR": ".", "HOME": "/"}
+    command = kind.command(memory_mib)
+    environment = {"LD_PRELOAD": str(compile_guest(kind.library)), "CCENV_VIRTUAL": told, "TMPDIR": ".", "HOME": "/"}
     with open(folder / "console", "wb") as console:
         guest = subprocess.Popen(
-            command, executable=shutil.which(KERNEL), stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+            command, executable=shutil.which(command[0]), stdin=subprocess.DEVNULL, stdout=console, stderr=console,
             cwd=folder, env=environment, pass_fds=numbers, start_new_session=True,
         )  # fmt: skip
     limit = max(1, round(cpu_s))

@@ -23,7 +23,8 @@ from ccenv.base.provenance import code_hash
 from ccenv.live.comparison import COUNTERPARTS, simulate_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
-from ccenv.live.virtual.run import SOURCES, run_virtual
+from ccenv.live.virtual.guest import SOURCES
+from ccenv.live.virtual.run import run_virtual
 from ccenv.simulation.result import with_phase_jitter, with_start_phases
 from ccenv.simulation.scenario import PHASE_JITTER
 
