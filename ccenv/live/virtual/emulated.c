@@ -125,6 +125,7 @@ int main(void)
 		device.ifr_hwaddr = (struct sockaddr){ ARPHRD_ETHER, { 2, (char)0xcc, 0x0e, 0, 0, 1 } };
 		need(ioctl(taps[side], SIOCSIFHWADDR, &device), "hardware address");
 	}
+	need(sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ 1 }), "priority"); /* before the kernel's own workers */
 	libbpf_set_print(tell);
 	if (!glob("/*.o", 0, 0, &objects))
 		for (size_t i = 0; i < objects.gl_pathc; i++) {
