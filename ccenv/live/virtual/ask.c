@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,6 +25,9 @@ static int64_t waiting[2];
 static void ask(void)
 {
 	int64_t question[3] = { shared->now, shared->n_sent[0], shared->n_sent[1] }, answer[3];
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (int end = 0; end < 2; end++)
 		for (int i = 0; i < shared->n_sent[end]; i++)
 			if (send(ends[end], shared->sent[end][i].bytes, shared->sent[end][i].size, 0) < 0)
@@ -41,6 +45,7 @@ static void ask(void)
 		if (waiting[end])
 			shared->due = shared->now;
 	}
+	pthread_sigmask(SIG_SETMASK, &old, 0);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)

@@ -16,6 +16,8 @@
 
 static struct timespec wanted;
 static int wanted_by;
+static int64_t said; /* when the agent last sent before the first packets were taken: its hello, which sets time 0 */
+static void note_send(void);
 static int sleep_until(const struct timespec *until);
 static int make_poll(void);
 static int wait_for(int poll, struct epoll_event *events, int most);
@@ -25,8 +27,10 @@ static int wait_for(int poll, struct epoll_event *events, int most);
 #define epoll_create1(flags) make_poll()
 #define epoll_wait(poll, events, most, limit) wait_for(poll, events, most)
 #define timerfd_settime(timer, flags, wait, old) (wanted = (wait)->it_value, wanted_by = (timer))
+#define send(socket, data, size, flags) (note_send(), send(socket, data, size, flags))
 #include "agent.c"
 #undef main
+#undef send
 #undef epoll_create1
 #undef epoll_wait
 #undef timerfd_settime
@@ -34,7 +38,12 @@ static int wait_for(int poll, struct epoll_event *events, int most);
 #define DEVICE "/sys/bus/pci/devices/0000:00:10.0/"
 static int taps[2];
 static struct shared *shared;
-static int64_t due = -1;
+static int64_t due = -1, begun;
+
+static void note_send(void)
+{
+	said = begun ? said : clock_ns();
+}
 
 /* Let the emulator take the packets of both devices and give those that are due. The computer stands still meanwhile. */
 static void pump(void)
@@ -46,7 +55,7 @@ static void pump(void)
 			for (; count < SLOTS; count++) {
 				struct slot *slot = &shared->sent[side][count];
 				ssize_t size = read(taps[side], slot->bytes, sizeof slot->bytes);
-				int64_t t = clock_ns();
+				int64_t t = begun ? clock_ns() : said;
 				if (size <= 0)
 					break;
 				slot->size = size;
@@ -57,6 +66,7 @@ static void pump(void)
 			full |= count == SLOTS;
 		}
 		shared->now = clock_ns();
+		begun = 1;
 		outb(0, ASK_PORT);
 		due = shared->due;
 		for (int side = 0; side < 2; side++)
