@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXIT_NOT_VALID = 1
 DOCS = "Run again or see docs/live.md"
 VirtualOption = Annotated[
-    bool, typer.Option("--virtual", help="On user-mode Linux in virtual time: repeatable, faster, without root.")
+    bool, typer.Option("--virtual", help="On Linux in virtual time (user-mode; emulated for programs): repeatable, without root.")
 ]
 
 

@@ -92,6 +92,7 @@ TABLES = {
     "interface-rewards": Table(interface.rewards),
     "kernel": Table(kernel.bands, ("kernel-bands.json",)),
     "switches": Table(kernel.switches, ("kernel-switches.json",)),
+    "programs": Table(kernel.programs, ("kernel-programs.json",)),
     "coverage": Table(papers.summary),
     **{f"coverage-{name.lower()}": Table(partial(papers.rows, paper=name)) for name in papers.papers()},
     "live": Table(kernel.live),

@@ -1,4 +1,4 @@
-"""Tables of Linux beside the packet engine (kernel-bands, kernel-switches) and beside simulated attacks (live-worst-case)."""
+"""Tables of Linux beside the packet engine (kernel-bands, -switches, -programs) and simulated attacks (live-worst-case)."""
 
 from __future__ import annotations
 
@@ -46,6 +46,20 @@ def switches(record: dict[str, Any]) -> Rows:
                 {"case": "" if words else case, "change of both": words, "kernel": texts["kernel"], "here": texts["engine"]}
             )
     return rows
+
+
+def programs(record: dict[str, Any]) -> Rows:
+    """Return exported programs under an emulated kernel and in the packet engine."""
+    return [
+        {
+            "senders": case.replace("kernel:", ""),
+            "kernel: utilisation, packets waiting, % lost": _text(sides["kernel"]),
+            "here": _text(sides["engine"]),
+            "share of the first: kernel": _first(sides["kernel"]).removeprefix(", "),
+            "here, its share": _first(sides["engine"]).removeprefix(", "),
+        }
+        for case, sides in record.items()
+    ]
 
 
 def _first(measure: dict[str, Any]) -> str:
