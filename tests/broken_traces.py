@@ -68,9 +68,8 @@ def _dented(trace: Trace, name: str) -> Trace:
 
 def _freed(trace: Trace) -> Trace:
     """Let the flows send whenever and whatever their rates allow, so that only the network's laws can be broken."""
-    flows = tuple(
-        flow.model_copy(update={"workload": Workload(), "start_s": 0.0, "stop_s": np.inf}) for flow in trace.header.path.flows
-    )
+    free = {"workload": Workload(), "start_s": 0.0, "stop_s": np.inf}
+    flows = tuple(flow.model_copy(update=free) for flow in trace.header.path.flows)
     return replace(_with_path(trace, flows=flows), cwnd_bytes=np.full_like(trace.cwnd_bytes, np.inf))
 
 

@@ -95,6 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # a tenth of the CPU seconds of proofs and boards, which make many objects without cycles
     gc.enable()
 
 

@@ -182,6 +182,13 @@ def _warm_rollouts() -> None:
     config = load_config("fast_sender", ["evaluation.every_steps=0"])
     Learner(config.model_copy(update={"total_steps": config.iteration_steps})).run(lambda state, progress: False)
 
+    from ccenv.envs.clients.sb3 import make_sb3
+    from ccenv.training.ppo.ppo import KernelPPO
+
+    measured = {"signals": "aurora", "action": "rate_delta", "reward": "aurora"}
+    for environment, settings in (("ccenv/Sender-v0", measured), ("ccenv/Packet-v0", {})):
+        KernelPPO(make_sb3(environment, 2, **settings), n_steps=2, batch_size=4).learn(4)  # type: ignore[arg-type]
+
 
 def _warm_emulator() -> None:
     from ccenv.live.run import warm_up

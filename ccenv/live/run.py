@@ -164,14 +164,18 @@ def _make_error(answer: dict[str, str]) -> LiveError:
 
 
 def warm_up() -> None:
-    """Compile the emulator in advance. Needs no devices."""
+    """Compile the emulator in advance, for real and for virtual time. Needs no devices."""
+    from numba import types, typeof
+
     from ccenv.live.emulator.build import make_memory
     from ccenv.live.emulator.layout import GIVEN
-    from ccenv.live.emulator.loop import run_until
+    from ccenv.live.emulator.loop import run_until, serve
 
     flow = {"sender": "cubic", "rtt_ms": 20}
     scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]})
-    run_until(make_memory(scenario, -1, -1, 0, GIVEN), -1e7)
+    memory = make_memory(scenario, -1, -1, 0, GIVEN)
+    run_until(memory, -1e7)
+    serve.compile((typeof(memory), types.int64, types.int64))
 
 
 PRIORITY = 50  # of SCHED_FIFO

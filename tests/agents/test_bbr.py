@@ -405,10 +405,8 @@ def test_bbr3_packets_sent_in_probe_rtt_are_limited():
 def test_the_bound_rises_by_a_doubling_number_of_segments_per_round(name):
     """v2 4.3.3.6, v3 s.5.3.3.9: 1, 2, 4, 8 segments per round of UP, while the bound is what limits; 1.25 BDP is far away."""
     flow = probing() if name == "bbr2" else flow_in(bbr.REFILL, pieces=40, high_inflight_bytes=60 * MSS, cwnd_bytes=60 * MSS)
-    state, signal = (
-        flow.state,
-        {"delivery_rate_Bps": 1e6} if name == "bbr2" else {"delivery_rate_Bps": 1e8, "tx_inflight_bytes": 0.0},
-    )
+    state = flow.state
+    signal = {"delivery_rate_Bps": 1e6} if name == "bbr2" else {"delivery_rate_Bps": 1e8, "tx_inflight_bytes": 0.0}
     state.max_bandwidth_Bps = state.cycle_bandwidth_Bps = state.bandwidth_Bps = 1e9 if name == "bbr2" else 1e8
     bounds = []
     for _ in range(4):

@@ -25,16 +25,11 @@ class Media:
         begin_s = self.sent_s
         while self.sent_s < begin_s + seconds:
             self.sent_s += gap_s
-            rtt = rtt_s(self.sent_s - begin_s)
-            self.delivered += MSS
-            signal = {
-                "now_s": self.sent_s + rtt,
-                "acked_bytes": MSS,
-                "delivered_bytes": self.delivered,
-                "rtt_s": rtt,
-                "mss_bytes": MSS,
-            }
-            self.on_ack(self.state, ack(**signal))
+            rtt, total = rtt_s(self.sent_s - begin_s), self.delivered + MSS
+            self.delivered = total
+            self.on_ack(
+                self.state, ack(now_s=self.sent_s + rtt, acked_bytes=MSS, delivered_bytes=total, rtt_s=rtt, mss_bytes=MSS)
+            )
 
     @property
     def mbps(self):

@@ -76,12 +76,7 @@ def test_probe_sends_what_section_6_2_1_asks_for(k, alpha_mss):
 
 @pytest.mark.parametrize(
     ("f", "allowances"),  # at C_L_lambda Rm = 1, 3, 5, 60, 4100 segments, for alpha = 2
-    [
-        ("const", (2, 2, 2, 2, 2)),
-        ("log", (2, 2, 4, 6, 14)),
-        ("sqrt", (2, 2, 4, 8, 128)),
-        ("linear", (2.25, 2.75, 3.25, 17, 1027)),
-    ],
+    [("const", (2,) * 5), ("log", (2, 2, 4, 6, 14)), ("sqrt", (2, 2, 4, 8, 128)), ("linear", (2.25, 2.75, 3.25, 17, 1027))],
 )
 def test_a_probe_risks_the_loss_allowance(f, allowances):
     """[CCmatic] s.6.2.1: alpha becomes f(C_L_lambda); the probe waits until no more than f may be queued."""

@@ -155,9 +155,8 @@ def test_a_loop_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_compiled_functions_that_loop_late_end_with_their_process(tmp_path: Path) -> None:
-    late = COMPILED.replace(
-        "def on_ack(state, ack):", "def on_ack(state, ack):\n    while ack.now_s > 2.8:\n        state.keep = 0.5"
-    )
+    head = "def on_ack(state, ack):"
+    late = COMPILED.replace(head, f"{head}\n    while ack.now_s > 2.8:\n        state.keep = 0.5")
     for _ in range(2):  # the first one may compile; a loop takes the limit's CPU time
         begin = time.monotonic()
         compare([write(tmp_path, COMPILED), "reno"], rate="12mbps", duration="4s", limit="600s")

@@ -258,9 +258,7 @@ RULES: list[tuple[str, str, int, float, list[Step]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("spec", "pieces", "rtt_s", "steps"), [row[1:] for row in RULES], ids=[f"{row[1]}: {row[0]}" for row in RULES]
-)
+@pytest.mark.parametrize(("spec", "pieces", "rtt_s", "steps"), [r[1:] for r in RULES], ids=[f"{r[1]}: {r[0]}" for r in RULES])
 def test_a_rule_has_its_number(spec: str, pieces: int, rtt_s: float, steps: list[Step]) -> None:
     flow = Steady(make_sender(spec), pieces=pieces, rtt_s=rtt_s)
     for part in steps:

@@ -150,9 +150,7 @@ class TestCalls:
             return part(x) + 1.0
 
         assert user(3.0) == 7.0
-        assert [file.name.split("-")[0].rpartition(".")[2] for file in tmp_path.rglob("*.py3*") if file.suffix != ".lock"] == [
-            "user"
-        ]
+        assert [f.name.split("-")[0].rpartition(".")[2] for f in tmp_path.rglob("*.py3*") if f.suffix != ".lock"] == ["user"]
         assert part.address(types.float64) > 0 and part(3.0) == 6.0
         assert user(4.0) == 9.0
 

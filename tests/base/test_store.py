@@ -112,11 +112,7 @@ def test_a_journal_keeps_whole_lines_and_cuts_a_torn_tail(tmp_path: Path) -> Non
         assert folder.stored == {**FORM.head, **RECORD}
         journal = folder.journal("rows.jsonl", is_row, "a row")
     assert journal.lines == [{"row": 1}, {"row": 2}] and journal.file.read_bytes() == whole
-    for damage, said in (
-        (b"{\n", "not valid JSON"),
-        (b"[]\n", "not a row"),
-        (b'{"row":"no replay"}\n', "the row does not replay"),
-    ):
+    for damage, said in ((b"{\n", "not valid JSON"), (b"[]\n", "not a row"), (b'{"row":"no replay"}\n', "does not replay")):
         journal.file.write_bytes(whole + damage)
         with pytest.raises(InputError, match=rf"rows\.jsonl, line 4: .*{said}.*; --fresh starts anew\Z"):
             folder.journal("rows.jsonl", is_row, "a row")

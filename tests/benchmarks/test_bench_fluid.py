@@ -16,13 +16,8 @@ from ccenv.benchmarks.suite.curve import validate_suite
 from ccenv.benchmarks.suite.references import compute_quantity
 from ccenv.engine.fluid.sweep import load_sweep
 
-SMALL = {
-    "mixes": ["bbr1/reno"],
-    "disciplines": ["drop-tail", "red"],
-    "buffers_bdp": [1, 4],
-    "duration_s": 1,
-    "measure_from_s": 0.5,
-}
+QUEUES = ["drop-tail", "red"]
+SMALL = {"mixes": ["bbr1/reno"], "disciplines": QUEUES, "buffers_bdp": [1, 4], "duration_s": 1, "measure_from_s": 0.5}
 
 
 def suite(**changes: Any) -> dict[str, Any]:
@@ -34,14 +29,8 @@ def suite(**changes: Any) -> dict[str, Any]:
 
 def test_cells_are_those_of_the_sweep(tmp_path: Path) -> None:
     file = tmp_path / "small_fluid.yaml"
-    bound = {
-        "name": "x",
-        "metric": "first_share_pct",
-        "aggregate": "min",
-        "where": {"discipline": "red"},
-        "at_least": 50,
-        "source": "y",
-    }
+    where = {"discipline": "red"}
+    bound = {"name": "x", "metric": "first_share_pct", "aggregate": "min", "where": where, "at_least": 50, "source": "y"}
     file.write_text(yaml.safe_dump(suite(references=[bound])))
     manifest = run_suite(str(file), tmp_path / "run", pictures=False)
     cells = load_sweep("validation", **SMALL).run(1)

@@ -305,9 +305,8 @@ class TestOutput:
             rate_Bps: float
             curve: np.ndarray
 
-        converted = plain(
-            {"a": Record(float("inf"), np.array([1.0, np.nan, -np.inf])), "b": np.int64(3), 4: (True, None), "p": Path("x")}
-        )
+        record = Record(float("inf"), np.array([1.0, np.nan, -np.inf]))
+        converted = plain({"a": record, "b": np.int64(3), 4: (True, None), "p": Path("x")})
         assert converted == {"a": {"rate_Bps": "inf", "curve": [1.0, None, "-inf"]}, "b": 3, "4": [True, None], "p": "x"}
         json.dumps(converted, allow_nan=False)
         with pytest.raises(TypeError, match="object cannot be written as JSON"):

@@ -39,9 +39,8 @@ def without_times(value: Any) -> Any:
 
 
 def with_suite(folder: Path, agents: str = "reno, cubic, cc_probe_drain") -> None:
-    (folder / "chain.yaml").write_text(
-        SUITE.format(name="chain", duration_rtts=3000, seeds="1, 2, 3, 4, 5, 6, 7, 8", agents=agents)
-    )
+    text = SUITE.format(name="chain", duration_rtts=3000, seeds="1, 2, 3, 4, 5, 6, 7, 8", agents=agents)
+    (folder / "chain.yaml").write_text(text)
 
 
 def with_board(folder: Path) -> None:

@@ -41,9 +41,7 @@ def test_quantities(given: str | float, units: Any, value: float) -> None:
     ],
 )
 def test_refused_quantities(given: str, units: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"^--x is .*; allowed: a .*number of at least 0 with a unit of .*; without a unit it is in "
-    ):
+    with pytest.raises(InputError, match=r"^--x is .*; allowed: a .*number of at least 0 with a unit of .*; without a unit it "):
         quantity("--x", given, units)
 
 
@@ -85,7 +83,7 @@ def test_one_name_for_one_thing(group: str) -> None:
         ),
         (
             "sim reno_delack4 --duration 2x",
-            "--duration is '2x'; allowed: a number of at least 0 with a unit of us, ms, s, min, h;",
+            "--duration is '2x'; allowed: a number of at least 0 with a unit of us, ms, s, min, h",
         ),
         (
             "ode equilibrium bbr1 -s rate_mbps=5s",

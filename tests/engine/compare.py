@@ -15,22 +15,13 @@ def run_both(path, *, model, senders, adversary, steps, K=8, seed=3, most_flips=
     A decision may flip where a sender compares two numbers that are equal but for round-off. Then the reference takes over the
     kernel's sender; such flips are counted, and must stay rare.
     """
-    engine = CurveEngine(
-        [path], model=model, senders=senders, adversary=adversary, steps_per_rtt=K, seed=seed, record=True, **options
-    )
+    run = {"model": model, "senders": senders, "adversary": adversary, "steps_per_rtt": K, "seed": seed}
+    engine = CurveEngine([path], record=True, **run, **options)
     settings = {k: v for k, v in options.items() if k in ("timing", "loss_detection", "initial_C_L_Bps")}
     if "beliefs" in options:
         settings["settings"] = options["beliefs"]
-    reference = ReferenceCurveEngine(
-        path,
-        model=model,
-        senders=senders,
-        adversary=adversary,
-        steps_per_rtt=K,
-        seed=seed,
-        receive_window_bytes=float(engine.flow("receive_window_bytes")[0, 0]),
-        **settings,
-    )
+    window_bytes = float(engine.flow("receive_window_bytes")[0, 0])
+    reference = ReferenceCurveEngine(path, receive_window_bytes=window_bytes, **run, **settings)
     flips = 0
     for _ in range(steps):
         engine.advance(1)

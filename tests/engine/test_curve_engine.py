@@ -221,9 +221,8 @@ def test_random_rate_changes_are_played_and_recorded(tmp_path, model, seed):
     rng = np.random.default_rng(seed)
     flow = FlowPath(rtt_s=RTT_S, jitter_s=0.0 if model == "ideal" else 0.02)
     path = Path(link_rate_Bps=5e6, buffer_bytes=1e6, flows=(flow,), rate_changes=random_changes(rng))
-    engine, _ = run_both(
-        path, model=model, senders=[make_sender("reno")], adversary=make_adversary("uniform"), steps=80, most_flips=4
-    )
+    senders, adversary = [make_sender("reno")], make_adversary("uniform")
+    engine, _ = run_both(path, model=model, senders=senders, adversary=adversary, steps=80, most_flips=4)
     trace = engine.trace(0)
     assert check_trace(trace) == []
     for k in range(1, 81):

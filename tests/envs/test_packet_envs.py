@@ -319,9 +319,8 @@ def test_bad_actions_are_refused(bad: np.ndarray) -> None:
 
 
 def test_memory_of_a_network() -> None:
-    task = task_of(
-        1, scenario={**FAST, "links": [{"rate_mbps": 100, "buffer_bdp": 4}], "flows": [{"sender": "external", "rtt_ms": 40}]}
-    )
+    link, flow = {"rate_mbps": 100, "buffer_bdp": 4}, {"sender": "external", "rtt_ms": 40}
+    task = task_of(1, scenario={**FAST, "links": [link], "flows": [flow]})
     assert task.core.bytes_per_env < 2e6
 
 

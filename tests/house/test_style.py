@@ -32,9 +32,7 @@ def tracked_files() -> tuple[Path, ...]:
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=False
     )
     if listed.returncode:  # an unpacked archive
-        return tuple(
-            p for p in sorted(ROOT.rglob("*")) if p.is_file() and not any(q.startswith(".") for q in p.relative_to(ROOT).parts)
-        )
+        return tuple(p for p in sorted(ROOT.rglob("*")) if p.is_file() and "/." not in f"/{p.relative_to(ROOT)}")
     names = sorted(name for name in listed.stdout.decode().split("\0") if name)
     return tuple(ROOT / name for name in names if (ROOT / name).is_file() and not (ROOT / name).is_symlink())
 

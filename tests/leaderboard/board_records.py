@@ -24,15 +24,8 @@ def report(**changes: Any) -> dict[str, Any]:
         "promises": 2, "sender": "cc_qdel", "model": "ccac", "buffer": "infinite", "property": "invariant", "T": 7,
         "setting_name": "history",
     }  # fmt: skip
-    return {
-        **data,
-        "verdict": "verified",
-        "queries": [query],
-        "seconds": 0.5,
-        "solver": "z3-solver 1.2.3",
-        "trace": None,
-        **changes,
-    }
+    solved = {"verdict": "verified", "queries": [query], "seconds": 0.5, "solver": "z3-solver 1.2.3", "trace": None}
+    return {**data, **solved, **changes}
 
 
 def edit(file: Path, change: Any) -> None:

@@ -69,13 +69,7 @@ PROGRAM = '{"format":"ccenv-program","version":1,"name":"x",' + RULE + "}"
 FIXTURES = (
     Hostile("too_long", "program", "a document of 17 kB", edit(summary="x" * 17_000), "longer than 16384 bytes"),
     Hostile("payload_too_long", "program", "a program of 70 kB", program(" " * 70_000), "longer than 65472 bytes"),
-    Hostile(
-        "duplicate_key",
-        "program",
-        "the same key twice",
-        replace('"licence"', '"licence":"GPL-3.0-only","licence"'),
-        "given twice",
-    ),
+    Hostile("duplicate_key", "program", "a key twice", replace('"licence"', '"licence":"GPL-3.0-only","licence"'), "given twice"),
     Hostile("nan", "program", "`NaN` as a number", replace('"training": {}', '"training":{"steps":NaN}'), "NaN is not a number"),
     Hostile(
         "infinity",
@@ -123,9 +117,7 @@ FIXTURES = (
         "30000 levels of nesting; at most 64 are allowed",
     ),
     Hostile("not_utf8", "program", "no UTF-8", with_file("submission.json", b'{"format":"\xff\xfe"}'), "not UTF-8"),
-    Hostile(
-        "not_an_object", "program", "a list instead of an object", with_file("submission.json", b"[]"), "expected a JSON object"
-    ),
+    Hostile("not_an_object", "program", "a list instead of an object", with_file("submission.json", b"[]"), "a JSON object"),
     Hostile("foreign_version", "program", "another format version", edit(format_version=2), "format_version 1"),
     Hostile("control_character", "program", "an escape character in the name", edit(name="a\x1b[31mb"), "U+001B"),
     Hostile("bidi_character", "program", "a right-to-left override in the author", edit(author="Ada\u202eecalevoL"), "U+202E"),
@@ -140,9 +132,7 @@ FIXTURES = (
         edit(url="javascript:alert(1)"),
         "url: not allowed; https://host/path",
     ),
-    Hostile(
-        "http_url", "program", "an address without TLS", edit(url="http://example.org/"), "url: not allowed; https://host/path"
-    ),
+    Hostile("http_url", "program", "address without TLS", edit(url="http://example.org/"), "url: not allowed; https://host/path"),
     Hostile(
         "url_with_user",
         "program",
@@ -157,12 +147,8 @@ FIXTURES = (
         edit(kind="module"),
         "kind: Input should be 'program', 'policy', 'contract', 'scripted', 'moves' or 'network'",
     ),
-    Hostile(
-        "path_in_files", "program", "`..` in the list of files", edit(files={"../program.json": "a" * 64}), "has exactly program"
-    ),
-    Hostile(
-        "changed_payload", "program", "a program changed after packing", with_file("program.json", b"{}"), "changed after packing"
-    ),
+    Hostile("path_in_files", "program", "`..` among the files", edit(files={"../program.json": "a" * 64}), "has exactly program"),
+    Hostile("changed_payload", "program", "changed after packing", with_file("program.json", b"{}"), "changed after packing"),
     Hostile("python_file", "program", "a Python module beside the data", with_file("policy.py"), "unknown file 'policy.py'"),
     Hostile("onnx_file", "policy", "an ONNX file beside the data", with_file("policy.onnx"), "unknown file 'policy.onnx'"),
     Hostile("archive", "program", "an archive beside the data", with_file("data.tar.gz"), "unknown file 'data.tar.gz'"),
@@ -178,9 +164,7 @@ FIXTURES = (
         payload(WEIGHTS, struct.pack("<Q", 2**60) + b"{}"),
         "the header claims 1152921504606846976 bytes",
     ),
-    Hostile(
-        "truncated_header", "policy", "a header longer than the file", payload(WEIGHTS, struct.pack("<Q", 99) + b"{}"), "tensors"
-    ),
+    Hostile("truncated_header", "policy", "header beyond the file", payload(WEIGHTS, struct.pack("<Q", 99) + b"{}"), "tensors"),
     Hostile(
         "header_duplicate",
         "policy",
@@ -195,9 +179,7 @@ FIXTURES = (
         payload(WEIGHTS, tensor_file({**weights(), "w9": np.ones((1, 1))})),
         "exactly",
     ),
-    Hostile(
-        "wrong_dtype", "policy", "float16 weights", payload(WEIGHTS, header(lambda t: t["w0"].update(dtype="F16"))), "has dtype"
-    ),
+    Hostile("wrong_dtype", "policy", "float16", payload(WEIGHTS, header(lambda t: t["w0"].update(dtype="F16"))), "has dtype"),
     Hostile(
         "wrong_shape",
         "policy",
@@ -213,11 +195,7 @@ FIXTURES = (
         "overlap",
     ),
     Hostile(
-        "rest",
-        "policy",
-        "bytes after the last tensor",
-        payload(WEIGHTS, tensor_file(weights()) + b"x" * 9),
-        "after the last tensor",
+        "rest", "policy", "bytes after tensors", payload(WEIGHTS, tensor_file(weights()) + b"x" * 9), "after the last tensor"
     ),
     Hostile("nan_weight", "policy", "a weight that is not a number", payload(WEIGHTS, one_weight(np.nan)), "not finite"),
     Hostile("huge_weight", "policy", "a weight of 1e300", payload(WEIGHTS, one_weight(1e300)), "at most 1024"),

@@ -139,7 +139,7 @@ def test_what_is_on_the_board_already_is_refused(home: Home, tmp_path: Path) -> 
             submit_reviewed(store, home, "reno")
         submit_folder(store, home, tmp_path / "first_come")
         with pytest.raises(
-            InputError, match="the name 'First-C0me' looks like 'first_come', which is taken by an entry of Grace Hop"
+            InputError, match="the name 'First-C0me' looks like 'first_come', which is taken by an entry of Grace"
         ):
             submit_folder(store, home, tmp_path / "First-C0me")
         with pytest.raises(InputError, match="the name 'cc_qdel' is kept for ccenv's own 'cc_qdel'"):

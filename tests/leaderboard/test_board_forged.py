@@ -298,7 +298,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     (
         "signer_added",
         edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
-        "its signed_by is 'SHA256:AAA",
+        "its signed_by is 'SHA256:A",
     ),
     ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
     ("alike", handed_in("cc_probe_fast", "P1-ain"), "record .* has a name that looks like its own already"),
@@ -326,17 +326,9 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("worst_trace", edit("evaluation", worst(trace="../../../overwritten.npz"), "reno"), "trace"),
     ("worst_plot", edit("evaluation", worst(plot="/tmp/overwritten.png"), "reno"), "plot"),
     ("scenario_html", edit("evaluation", worst(scenario="<script>alert(1)</script>"), "reno"), "scenario"),
-    (
-        "manifest_version",
-        edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"),
-        "manifest.format_version",
-    ),
+    ("manifest_version", edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"), "manifest.format_v"),
     ("other_round", edit("evaluation", lambda c: c.update(round=7), "reno"), "of round 7; the submission is of round 1"),
-    (
-        "other_suite",
-        edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"),
-        "what was played is not the suite",
-    ),
+    ("other_suite", edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"), "played is not the suite"),
     ("foreign_model", edit("envelope", lambda c: c["rows"][0].update(model="elsewhere")), "the 33 of its table in order"),
     ("foreign_buffer", edit("envelope", lambda c: c["rows"][0].update(buffer="elsewhere")), "the 33 of its table in order"),
     ("foreign_metric", edit("envelope", lambda c: c["rows"][0].update(metric="luck")), "the 33 of its table in order"),
@@ -380,16 +372,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("empty_machine", edit("evaluation", lambda c: c["manifest"].update(machine={}), "reno"), "machine.processor: missing"),
     ("empty_machine_of_damage", edit("damage", lambda c: c.update(machine={})), "machine.processor: missing"),
     ("no_players", edit("evaluation", lambda c: c["manifest"].update(agents=[]), "reno"), "manifest.agents"),
-    (
-        "two_summaries",
-        edit("evaluation", lambda c: c["manifest"]["summary"].append(c["manifest"]["summary"][0]), "reno"),
-        "one is",
-    ),
-    (
-        "other_score",
-        edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(metric="x"), "reno"),
-        "score is not",
-    ),
+    ("two_summaries", edit("evaluation", lambda c: c["manifest"]["summary"].extend(c["manifest"]["summary"]), "reno"), "one is"),
+    ("other_score", edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(metric="x"), "reno"), "score is"),
     ("huge_score", edit("damage", lambda c: c["score"].update(iqm=1e308)), "score.iqm"),
     ("huge_damage", edit("damage", lambda c: c["cells"][0].update(utilisation=1e308)), "utilisation"),
     ("text_turned_round", edit("damage", lambda c: c["machine"].update(processor="a\u202eb")), "direction-changing character"),
@@ -408,11 +392,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("round_1000000", round_number(1_000_000), "round 1000000 begins; round 2 is next"),
     ("round_twice", round_number(1), "which may exist once"),
     ("round_without_a_beginning", lambda forged: forged.drop(forged.record("round")), "but no round has begun"),
-    (
-        "revealed_twice",
-        lambda forged: forged.records.append({**forged.record("reveal"), "slot": "reveal/2"}),
-        "but round 2 is open",
-    ),
+    ("revealed_twice", lambda f: f.records.append({**f.record("reveal"), "slot": "reveal/2"}), "but round 2 is open"),
     # B5: what may exist once is what the content says
     ("slot_of_a_submission", slot("submission", "submission/x", "plain"), "its slot is 'submission/x'"),
     ("slot_of_the_next_round", slot("envelope", "round/3"), "its slot is 'round/3'"),
@@ -432,38 +412,22 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
         "record .* summary of reno: score.n_runs is 999",
     ),
     ("n_missing", manifest(n_missing=3), "manifest: n_missing is 3, but complete is true"),
-    (
-        "n_missing_of_a_whole_run",
-        manifest(n_missing=3, complete=False),
-        "record .*: n_cells is .* and n_missing 3; suite 'small'",
-    ),
+    ("n_missing_of_a_whole_run", manifest(n_missing=3, complete=False), "record .*: n_cells is .* and n_missing 3; suite 'sm"),
     ("n_missing_below_0", manifest(n_missing=-1), "manifest.n_missing.*-1"),
     ("incomplete_without_missing", manifest(complete=False), "manifest: n_missing is 0, but complete is false"),
     ("damage_n_runs", edit("damage", lambda c: c["score"].update(n_runs=7)), "record .*: score.n_runs is 7; its cells are 2"),
     ("audit_n_records", audit_record(n_records=10**6), "record .*: n_records is 1000000; before it there are"),
     ("audit_n_rerun", audit_record(n_rerun=1000, n_equal=1000), "record .*: n_rerun is 1000; before it there are"),
     ("audit_n_proofs", audit_record(n_proofs=2), "record .*: n_proofs is 2; before it there are 1"),
-    (
-        "audit_n_equal",
-        audit_record(n_rerun=2, n_equal=2, n_incomparable=1),
-        "n_equal is 2 and n_incomparable is 1; n_rerun is only 2",
-    ),
+    ("audit_n_equal", audit_record(n_rerun=2, n_equal=2, n_incomparable=1), "n_equal is 2 and n_incomparable is 1; n_rerun is o"),
     ("audit_n_confirmed", audit_record(n_proofs=1, n_confirmed=1), "n_confirmed is 1; n_same_query is only 0"),
     ("audit_n_same_query", audit_record(n_same_query=1), "n_same_query is 1; n_proofs is only 0"),
     ("audit_n_undecided_below_0", audit_record(n_undecided=-1), "record .*: n_undecided.*-1"),
     ("key_twice", repeated("round", "number"), "record 1: .*'number' is given twice"),
     ("key_of_a_manifest_twice", repeated("evaluation", "n_cells", "reno"), "record .*: .*'n_cells' is given twice"),
-    (
-        "key_of_a_cell_twice",
-        repeated_in_file("evaluation", "cells.jsonl", "seed", "reno"),
-        "record .*, line 1: .*'seed' is given twice",
-    ),
+    ("key_of_a_cell_twice", repeated_in_file("evaluation", "cells.jsonl", "seed", "reno"), "line 1: .*'seed' is given twice"),
     ("key_of_a_document_twice", repeated_in_file("submission", DOCUMENT, "author", "plain"), "record .*'author' is given twice"),
-    (
-        "day_that_is_none",
-        edit("reveal", lambda c: c.update(recorded_at="2026-02-30T00:00:00Z")),
-        "recorded_at: no date.*2026-02-30",
-    ),
+    ("day_that_is_none", edit("reveal", lambda c: c.update(recorded_at="2026-02-30T00:00:00Z")), "recorded_at: no date.*02-30"),
     ("hour_that_is_none", edit("damage", lambda c: c.update(recorded_at="2026-02-03T24:00:00Z")), "recorded_at: no date.*T24:00"),
     ("digits_of_another_script", edit("reveal", lambda c: c.update(recorded_at="\uff12026-02-03T00:00:00Z")), "recorded_at"),
     ("before_any_board", audit_record(recorded_at="2025-12-31T23:59:59Z"), "record .*: recorded_at: before 2026.*2025-12-31"),
@@ -488,19 +452,7 @@ SMALL_AUDIT = ["-s", "sample=3", "-s", "proofs=0"]
 
 def test_the_export_that_hostile_ones_are_made_from_is_good(forgery, tmp_path, capsys):
     assert main(["board", "import", str(forgery.write(tmp_path / "good.jsonl")), "--board", str(tmp_path / "new")]) == 0
-    assert (
-        main(
-            [
-                "board",
-                "audit",
-                "--board",
-                str(tmp_path / "new"),
-                *["-s", "sample=3", "-s", "proofs=0", "--expect-head"],
-                forgery.head,
-            ]
-        )
-        == 0
-    )
+    assert main(["board", "audit", "--board", str(tmp_path / "new"), *SMALL_AUDIT, "--expect-head", forgery.head]) == 0
 
 
 def strip(content: Content) -> None:
@@ -538,9 +490,7 @@ def test_hostile_signatures_replace_none(forgery, workshop, tmp_path, capsys, en
 @pytest.mark.parametrize("author", ["Grace Hopper", "grace-hopper", "Gr\u0430ce Hopper"])
 def test_hostile_entries_take_no_author_that_has_signed(forgery, tmp_path, capsys, author):
     handed_in("cc_probe_fast", "mine", author)(forgery, tmp_path)
-    assert "signed by nobody, but 'Grace Hopper' signed 'signed' with" in refused(
-        forgery.write(tmp_path / "forged.jsonl"), capsys
-    )
+    assert "signed by nobody, but 'Grace Hopper' signed 'signed'" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
 
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")

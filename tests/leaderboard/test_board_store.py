@@ -357,11 +357,7 @@ def repeat_slot(lines: list[dict[str, Any]]) -> None:
 
 
 DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
-    (
-        "edited",
-        lambda lines: lines[2]["record"].update(content=lines[2]["record"]["content"].replace("Ada", "Bob")),
-        "was edited",
-    ),
+    ("edited", lambda rows: rows[2]["record"].update(content=rows[2]["record"]["content"].replace("Ada", "Bob")), "was edited"),
     ("dropped", lambda lines: (lines.pop(2), lines[0].update(records=lines[0]["records"] - 1)), "record 2 .* is missing"),
     ("swapped", lambda lines: lines.insert(1, lines.pop(2)), "record 1 .* is missing"),
     ("no_file", lambda lines: lines.pop(), "its file .* is missing"),

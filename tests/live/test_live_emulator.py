@@ -93,7 +93,7 @@ def test_boxes_hold_in_order_and_at_most_d(kind: str) -> None:
     one.play(arrivals_s)
     late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
     assert [number for _, number in one.delivered()] == list(range(len(arrivals_s)))
-    assert late.min() >= -1e-9 and late.max() <= D_S + 1e-9 and (late.max() > 0.01) == (kind != "none")
+    assert late.min() >= -1e-9 and late.max() <= D_S + 5e-9 and (late.max() > 0.01) == (kind != "none")
     assert_legal(one)
 
 
@@ -112,7 +112,7 @@ def test_every_adversary_is_legal(model: str, name: str) -> None:
     assert len(numbers) == len(arrivals_s) - dropped
     if model == "cbr_delay":
         late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
-        assert -1e-9 <= late.min() <= late.max() <= D_S + 1e-9
+        assert -1e-9 <= late.min() <= late.max() <= D_S + 5e-9
     assert_legal(one)
 
 

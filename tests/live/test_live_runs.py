@@ -192,9 +192,8 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.returncode == (0 if summary["valid"] else 1)
     assert {"flows", "links", "emulator", "valid", "why_not_valid"} <= set(summary)
     assert load_trace(tmp_path / "run.npz").header.notes.startswith("live, Linux ")
-    checked = subprocess.run(
-        [*COMMAND[:-1], "trace", "check", "run.npz"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [*COMMAND[:-1], "trace", "check", "run.npz"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run.npz", "short.yaml"]
 

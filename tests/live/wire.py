@@ -1,6 +1,7 @@
 """The emulator between two pairs of sockets, in a time that the test gives: no devices, no clock, no rights."""
 
 import math
+import os
 import socket
 import struct
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from ccenv.engine.packet.layout import ordered
 from ccenv.live.emulator.build import make_memory
 from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT, GIVEN
-from ccenv.live.emulator.loop import turn
+from ccenv.live.emulator.loop import serve
 from ccenv.live.result import token_trace
 from ccenv.live.scenario import LiveScenario, read_live_scenario
 from ccenv.network.trace import Trace
@@ -73,6 +74,9 @@ class Wire:
         self.there: list[tuple[float, bytes]] = []
         self.here: list[tuple[float, bytes]] = []
         self.now_s = 0.0
+        self._questions, self._answers = os.pipe(), os.pipe()
+        for end in (self._questions[0], self._answers[0]):  # the emulator returns when there is no question left
+            os.set_blocking(end, False)
 
     def send(self, content: bytes) -> None:
         """Send a packet as a sender."""
@@ -85,12 +89,15 @@ class Wire:
     def run(self, until_s: float) -> None:
         """Let time pass, from event to event."""
         while True:
-            next_s = float(turn(self.memory, self.now_s))
+            os.write(self._questions[1], struct.pack("3q", round(self.now_s * 1e9), 0, 0))
+            serve(self.memory, self._questions[0], self._answers[1])
+            next_ns = struct.unpack("3q", os.read(self._answers[0], 24))[0]
+            next_s = 1e-9 * next_ns if next_ns >= 0 else math.inf  # the nanosecond after it is due
             for end, heard in ((self._ends[3], self.there), (self._ends[0], self.here)):
                 while (content := self._read(end)) is not None:
                     heard.append((self.now_s, content))
-            if next_s > until_s:
-                self.now_s = until_s
+            if next_s > until_s + 1.5e-9:
+                self.now_s = max(self.now_s, until_s)
                 return
             self.now_s = max(next_s, math.nextafter(self.now_s, math.inf))
 
@@ -126,9 +133,10 @@ class Wire:
         return int(self.memory.run["n_free"][0])
 
     def close(self) -> None:
-        """Close the sockets."""
         for end in self._ends:
             end.close()
+        for descriptor in (*self._questions, *self._answers):
+            os.close(descriptor)
 
 
 def reference(wanted: LiveScenario, arrivals_s: list[float]) -> list[float]:

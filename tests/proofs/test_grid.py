@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_runs import engine_runs, exact, size_of
 from tables import theorems
 
-from ccenv.agents.sender import ExternalSender
 from ccenv.cli.main import main
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
-from ccenv.network.path import Path as NetworkPath
 from ccenv.network.trace import load_trace
 from ccenv.proofs.claims.properties import Property
 from ccenv.proofs.claims.verifier import Query, Verifier, complete_values
@@ -33,8 +30,8 @@ from ccenv.proofs.theorems.theorem import load_theorem
 
 z3 = pytest.importorskip("z3")
 
+
 SMALL = Path(__file__).parent / "certificates" / "small.yaml"
-MSS = 0.125  # in C*Rm; powers of two keep every curve exact in float64
 GRIDS = [(1, "0"), (1, "2"), (2, "0"), (2, "1/2"), (2, "1"), (4, "1/2"), (4, "2")]
 
 
@@ -44,29 +41,15 @@ def setting_of(model: str, buffer: str | Fraction, rtts: int, steps: int, jitter
     return Setting(model, buffer, samples, beliefs=rules, past_steps=past, steps_per_rtt=steps, jitter_rtts=jitter)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize(("steps", "jitter"), [(2, "1/2"), (2, "1"), (4, "1/2"), (1, "2"), (2, "0")])
 @pytest.mark.parametrize("buffer", [float("inf"), 0.5])
 def test_random_engine_runs_are_models_of_the_encoding(steps, jitter, buffer) -> None:
     rows, environments, first, d = 2 * steps + 1, 40, 4 * steps, Fraction(jitter)
-    rng = np.random.default_rng(3)
-    path = NetworkPath.from_dict(
-        {"link_rate_Bps": 1.0, "buffer_bytes": buffer, "mss_bytes": MSS, "flows": [{"rtt_s": 1.0, "jitter_s": float(d)}]}
-    )
-    engine = CurveEngine(
-        [path] * environments, model="ccac", senders=[ExternalSender()], adversary=ExternalAdversary(), steps_per_rtt=steps,
-        loss_detection="oracle", beliefs=None, record=True, history_rtts=64,
-    )  # fmt: skip
-    for _ in range(first + rows - 1):
-        rates = rng.choice([0.125, 0.5, 1.0, 1.5, 2.0, 3.0], size=(environments, 1))
-        engine.advance(1, actions=rates, moves=rng.choice([0.0, 0.25, 0.5, 1.0], size=(environments, 4)))
-    size = "infinite" if buffer == float("inf") else Fraction(buffer)
-    setting = setting_of("ccac", size, 2, steps, d, BeliefRules())
+    engine = engine_runs("ccac", buffer, environments, first + rows - 1, seed=3, D=float(d), steps_per_rtt=steps)
+    setting = setting_of("ccac", size_of(buffer), 2, steps, d, BeliefRules())
     encoding = encode(setting, AnySender(), Needs(delays=frozenset({setting.jitter_steps + 1})))
     v, past = encoding.view, setting.past_steps
     solver = z3.Solver()
@@ -82,10 +65,6 @@ def test_random_engine_runs_are_models_of_the_encoding(steps, jitter, buffer) ->
         solver.add(*(v.rate[t + 1] == z3.RealVal(str(Fraction(x))) for t, x in enumerate(sent)))
         assert solver.check() == z3.sat, f"environment {env}"
         solver.pop()
-
-
-def exact(value):
-    return bool(z3.is_true(value)) if z3.is_bool(value) else Fraction(value.numerator_as_long(), value.denominator_as_long())
 
 
 @pytest.mark.parametrize(("steps", "jitter"), GRIDS)
@@ -165,9 +144,8 @@ def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
     assert wide["verdict"] == "counterexample" and wide["lacks"]  # D = 2 Rm: C_L grows too slowly
     for lack in wide["lacks"]:
         trace = load_trace(Path(lack["trace"]))
-        assert check_trace(trace) == [] and trace.header.path.flows[0].jitter_s == pytest.approx(
-            2 * trace.header.path.flows[0].rtt_s
-        )
+        (flow,) = trace.header.path.flows
+        assert check_trace(trace) == [] and flow.jitter_s == pytest.approx(2 * flow.rtt_s)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from engine_runs import engine_runs, exact, size_of
 
 from ccenv.proofs.claims.claims import Thresholds, build_claim
 from ccenv.proofs.claims.cycles import list_departures
@@ -32,11 +33,7 @@ from typing import Literal
 
 import numpy as np
 
-from ccenv.agents.sender import ExternalSender
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
-from ccenv.network.path import Path
 from ccenv.proofs.claims.verifier import complete_values
 from ccenv.proofs.formulas.encode import encode
 from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
@@ -49,33 +46,14 @@ from ccenv.proofs.solver.solvers import Answer
 z3 = pytest.importorskip("z3")
 
 ROWS, FIRST_ROW, N_ENVS = 7, 4, 500
-MSS = 0.125  # in C*Rm; powers of two keep every curve exact in float64
-
-
-def engine_runs(model: str, buffer: float, seed: int) -> CurveEngine:
-    """Run 500 environments with C = Rm = D = 1 and random dyadic rates and moves: every number stays exact."""
-    rng = np.random.default_rng(seed)
-    jitter = 0.0 if model == "ideal" else 1.0
-    path = Path.from_dict(
-        {"link_rate_Bps": 1.0, "buffer_bytes": buffer, "mss_bytes": MSS, "flows": [{"rtt_s": 1.0, "jitter_s": jitter}]}
-    )
-    engine = CurveEngine(
-        [path] * N_ENVS, model=model, senders=[ExternalSender()], adversary=ExternalAdversary(), steps_per_rtt=1,
-        timing="smt", loss_detection="oracle", beliefs=None, record=True, history_rtts=64,
-    )  # fmt: skip
-    for _ in range(FIRST_ROW + ROWS - 1):
-        rates = rng.choice([0.125, 0.5, 1.0, 1.5, 2.0, 3.0], size=(N_ENVS, 1))
-        engine.advance(1, actions=rates, moves=rng.choice([0.0, 0.25, 0.5, 1.0], size=(N_ENVS, 4)))
-    return engine
 
 
 @pytest.mark.parametrize(
     ("model", "buffer"), [("ccac", float("inf")), ("ccac", 0.5), ("cbr_delay", float("inf")), ("cbr_delay", 1.5), ("ideal", 0.5)]
 )
 def test_random_engine_runs_are_models_of_the_encoding(model: str, buffer: float) -> None:
-    engine = engine_runs(model, buffer, seed=1)
-    size = "infinite" if buffer == float("inf") else Fraction(buffer)
-    encoding = encode(Setting(model, size, ROWS), AnySender(), Needs(delays=frozenset({2})))
+    engine = engine_runs(model, buffer, N_ENVS, FIRST_ROW + ROWS - 1, seed=1)
+    encoding = encode(Setting(model, size_of(buffer), ROWS), AnySender(), Needs(delays=frozenset({2})))
     v = encoding.view
     solver = z3.Solver()
     solver.add(*encoding.formulas())
@@ -130,7 +108,7 @@ def test_random_models_replay_exactly_and_run_in_the_engine(count: int) -> None:
         _steer(solver, encoding.view, rng)
         assert solver.check() == z3.sat
         model = solver.model()
-        values = {d.name(): _exact(model[d]) for d in model.decls()}
+        values = {d.name(): exact(model[d]) for d in model.decls()}
         bounds = frozenset(name for name in ("C_L", "C_U", "C_L_lambda", "q_U") if getattr(encoding.view, name) is not None)
         window = query.sender.needs(query.setting).probe_window
         complete = complete_values(encoding, Answer("sat", 0.0, "z3", "", values))
@@ -168,10 +146,6 @@ def _steer(solver, v, rng: random.Random) -> None:
         solver.add(wish)
         if solver.check() != z3.sat:
             solver.pop()
-
-
-def _exact(value):
-    return bool(z3.is_true(value)) if z3.is_bool(value) else Fraction(value.numerator_as_long(), value.denominator_as_long())
 
 
 BELIEF_RULES = ("initial_bounds", "constant_bounds", "lower_bound", "upper_bound", "timeout", "queue_bound", "sent_lower_bound")

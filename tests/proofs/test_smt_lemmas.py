@@ -14,10 +14,7 @@ from ccenv.proofs.claims.lemmas import load_suite
 pytest.importorskip("z3")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_probe_slow_suite_at_T_7() -> None:
@@ -186,10 +183,7 @@ def test_command_line_of_lemmas_and_steady_properties(capsys, refused) -> None:
         ("{then: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
         ("{then: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
         ("{then: [C_L_true], bound: y}", "unknown constant 'y'"),
-        (
-            "{then: [C_L_true]}\n  - {name: y, text: y, if: C_U_true, then: [C_L_true], given: [x], bound: z}",
-            "unknown constant 'z'",
-        ),
+        ("{then: [C_L_true]}\n  - {name: y, text: y, if: C_U_true, then: [C_L_true], given: [x], bound: z}", "constant 'z'"),
         ("{then: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
     ],
 )
@@ -228,8 +222,7 @@ def test_a_hostile_premise_of_more_cases_than_letters_is_refused(tmp_path) -> No
         run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")
     # Alternatives multiply: 6 times 6.
     six = ", ".join(f"{{C_L_at_least: 0.{i}}}" for i in range(1, 7))
-    (tmp_path / "resting.yaml").write_text(
-        RESTING.replace("if: {all: [C_L_true]}", f"if: {{all: [{{any: [{six}]}}, {{any: [{six}]}}]}}")
-    )
+    text = RESTING.replace("if: {all: [C_L_true]}", f"if: {{all: [{{any: [{six}]}}, {{any: [{six}]}}]}}")
+    (tmp_path / "resting.yaml").write_text(text)
     with pytest.raises(InputError, match="more than 26 cases: alternatives within one 'all' multiply"):
         run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")

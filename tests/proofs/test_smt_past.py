@@ -5,13 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from engine_runs import MSS, engine_runs, exact, size_of
 
-from ccenv.agents.sender import ExternalSender
 from ccenv.base.errors import TraceError
-from ccenv.engine.curve.engine import CurveEngine
-from ccenv.network.adversary import ExternalAdversary
 from ccenv.network.laws import check_trace
-from ccenv.network.path import Path
 from ccenv.network.trace import Trace, load_trace
 from ccenv.proofs.claims.lemma_run import LemmaRun, run_lemma
 from ccenv.proofs.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
@@ -28,32 +25,19 @@ from ccenv.proofs.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")
 
-MSS = 0.125  # in C*Rm; powers of two keep every curve exact in float64
+
 LARGEST = (Fraction(2), Fraction(0))
 DELAYS = Needs(delays=frozenset({1, 2, 3}))
 T = 5
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def engine_runs(model: str, buffer: float, envs: int, rows: int, seed: int) -> list[Trace]:
-    """Return runs with C = Rm = 1 and random dyadic rates of at most 2C and moves, from an empty path."""
-    rng = np.random.default_rng(seed)
-    jitter = 0.0 if model == "ideal" else 1.0
-    path = Path.from_dict(
-        {"link_rate_Bps": 1.0, "buffer_bytes": buffer, "mss_bytes": MSS, "flows": [{"rtt_s": 1.0, "jitter_s": jitter}]}
-    )
-    engine = CurveEngine(
-        [path] * envs, model=model, senders=[ExternalSender()], adversary=ExternalAdversary(), steps_per_rtt=1,
-        timing="smt", loss_detection="oracle", beliefs=None, record=True, history_rtts=64,
-    )  # fmt: skip
-    for _ in range(rows - 1):
-        rates = rng.choice([0.125, 0.5, 1.0, 1.5, 2.0, 2.0], size=(envs, 1))
-        engine.advance(1, actions=rates, moves=rng.choice([0.0, 0.0, 0.5, 1.0], size=(envs, 4)))
+def legal_runs(model: str, buffer: float, envs: int, rows: int, seed: int) -> list[Trace]:
+    """Return runs with rates of at most 2C."""
+    slow = (0.125, 0.5, 1.0, 1.5, 2.0, 2.0)
+    engine = engine_runs(model, buffer, envs, rows - 1, seed, rates=slow, moves=(0.0, 0.0, 0.5, 1.0))
     return [engine.trace(env) for env in range(envs)]
 
 
@@ -84,18 +68,17 @@ def window(v, trace: Trace, first: int, samples: int):
 
 @pytest.mark.parametrize("setting_name", ["history", "sound"])
 @pytest.mark.parametrize(
-    ("model", "buffer"), [("ccac", float("inf")), ("ccac", 0.5), ("ccac", 2.0), ("cbr_delay", 1.5), ("ideal", 0.5)]
+    ("model", "buffer"), [("ccac", np.inf), ("ccac", 0.5), ("ccac", 2.0), ("cbr_delay", 1.5), ("ideal", 0.5)]
 )
 def test_every_window_of_a_legal_run_is_a_model(model: str, buffer: float, setting_name: str) -> None:
     """No legal past is excluded, that of a window that starts with the flow or soon after it included."""
-    size = "infinite" if buffer == float("inf") else Fraction(buffer)
-    setting = named_setting(setting_name, Setting(model, size, T), LARGEST)
+    setting = named_setting(setting_name, Setting(model, size_of(buffer), T), LARGEST)
     assert setting.past_steps == HISTORY_STEPS
     encoding = encode(setting, AnySender(), DELAYS)
     solver = z3.Solver()
     solver.add(*encoding.formulas(), encoding.view.alpha == z3.RealVal(str(Fraction(MSS))))
     lossy = 0
-    for number, trace in enumerate(engine_runs(model, buffer, envs=25, rows=16, seed=3)):
+    for number, trace in enumerate(legal_runs(model, buffer, envs=25, rows=16, seed=3)):
         lossy += bool(trace.L[-1, 0] > 0)
         for first in range(16 - T + 1):
             solver.push()
@@ -212,9 +195,6 @@ def test_pasts_replay_exactly_are_legal_and_run_in_the_engine(model: str, start:
 
 
 def _values(encoding: Encoding, model) -> dict:
-    def exact(value):
-        return bool(z3.is_true(value)) if z3.is_bool(value) else Fraction(value.numerator_as_long(), value.denominator_as_long())
-
     found = {d.name(): exact(model[d]) for d in model.decls()}
     return complete_values(encoding, Answer("sat", 0.0, "z3", "", found))
 
@@ -268,6 +248,6 @@ def test_a_wrong_belief_bounds_no_rate_before_the_trace() -> None:
 
 
 def test_a_header_with_more_past_than_rows_is_refused() -> None:
-    trace = engine_runs("ccac", 2.0, envs=1, rows=4, seed=0)[0]
+    trace = legal_runs("ccac", 2.0, envs=1, rows=4, seed=0)[0]
     with pytest.raises(TraceError, match="past_rows is 3; a trace of 4 rows has at most 2"):
         replace(trace, header=trace.header.model_copy(update={"past_rows": 3}))

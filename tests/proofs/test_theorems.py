@@ -29,10 +29,7 @@ pytest.importorskip("z3")
 SMALL = Path(__file__).parent / "certificates" / "small.yaml"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def check_planted(claims) -> None:

@@ -122,11 +122,7 @@ def test_they_change_what_is_learnt_and_a_run_repeats(tmp_path: Path) -> None:
         ({"steps_per_rtt": 8, "dt_s": 0.00375}, {}, "moves of 8 steps per Rm; environment.steps_per_rtt is 4"),
         ({"model": "strong"}, {}, "moves on strong; environment.models has cbr_delay, ccac"),
         ({"path": PATHS["long_jitter"]}, {}, "moves on the scene 'long_jitter', which robust.paths ['deep'] does not name"),
-        (
-            {"path": make_path(link_rate_mbps=7, rtt_ms=30, jitter_ms=30, n_flows=2)},
-            {},
-            "moves of 2 flows; robust training has one",
-        ),
+        ({"path": make_path(link_rate_mbps=7, rtt_ms=30, jitter_ms=30, n_flows=2)}, {}, "moves of 2 flows; robust training"),
         ({"steps": 17 * K}, {}, "moves of 17 Rm; environment.episode_rtts is 16"),
         ({}, {"paths": OWN.to_dict()}, "environment.paths must be a distribution"),
     ],

@@ -24,10 +24,8 @@ PACKET_SHORT = {"episode_decisions": 5, "staggered": True}
 LINK = {"rate_mbps": [6, 20], "buffer_bdp": [0.5, 3]}
 BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}
 ONE = {"duration_s": 60, "links": [LINK], "flows": [{"sender": "external", "rtt_ms": [10, 30]}]}
-THREE = {
-    **ONE,
-    "flows": [{"sender": name, "rtt_ms": [15, 30], "start_s": [0, 0.2]} for name in ("external", "cubic", "external")],
-}
+THREE = {**ONE, "flows": [{"sender": s, "rtt_ms": [15, 30], "start_s": [0, 0.2]} for s in ("external", "cubic", "external")]}
+BOXED = {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}
 GAMES = {
     "sender": ("ccenv/Sender-v0", {"models": ["cbr_delay", "ccac"]}),
     "sender_discrete": ("ccenv/Sender-v0", {"action": "discrete", "n_actions": 7}),
@@ -63,14 +61,8 @@ GAMES = {
         {"scenario": THREE, "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
         | {"clock": {"every": "rtt", "common": True}},
     ),
-    "packet_network": (
-        "ccenv/PacketNetwork-v0",
-        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}},
-    ),
-    "packet_network_strong": (
-        "ccenv/PacketNetwork-v0",
-        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}, "link_rate_min_share": 0.4},
-    ),
+    "packet_network": ("ccenv/PacketNetwork-v0", {"scenario": BOXED}),
+    "packet_network_strong": ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": 0.4}),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
 

@@ -53,9 +53,8 @@ def test_the_full_recipe_is_the_published_default():
 
 
 def test_overrides():
-    config = load_config(
-        "quick_sender", ["seed=3", "ppo.hidden=[16, 16]", "environment.paths.buffer_bdp=[1, 2]", "log.wandb.mode=online"]
-    )
+    changes = ["seed=3", "ppo.hidden=[16, 16]", "environment.paths.buffer_bdp=[1, 2]", "log.wandb.mode=online"]
+    config = load_config("quick_sender", changes)
     assert config.seed == 3 and config.ppo.hidden == (16, 16) and config.log.wandb.mode == "online"
     assert config.environment.paths.buffer_bdp == (1.0, 2.0) and not config.same_run(load_config("quick_sender"))
     assert load_config("quick_sender", ["total_steps=1", "log.tensorboard=true"]).same_run(load_config("quick_sender"))

@@ -173,9 +173,7 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, capsys, r
     assert again == 0
     finished = json.loads(capsys.readouterr().out)
     assert finished["resumed_from_iterations"] == 3 and finished["evaluation"] == longer["evaluation"]
-    refused(
-        ["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")], "another config; choose another --out"
-    )
+    refused(["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")], "another config; choose another")
     refused(
         ["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=1")],
         "has already trained 3 iterations, more than iterations 1",

@@ -202,17 +202,20 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
 
 
 def warm_up() -> None:
-    """Load the solver and compile the simulator, to exclude both from a run's times."""
+    """Load the solver and compile the simulator, of many programs and of one, to exclude both from a run's times."""
     from ccenv.base.errors import require_extra
     from ccenv.proofs.synthesis.query.classes import CONDITION, GOAL, RATE, TRACE
-    from ccenv.proofs.synthesis.search.kernel import score
+    from ccenv.proofs.synthesis.search.kernel import CURVES, score, simulate
 
     require_extra("z3", "verify")
     import z3
+    from numba import typeof
 
     z3.Solver().check()
-    none = np.zeros((0, 0), np.int8)
-    score(np.zeros(0, TRACE), np.zeros(0, GOAL), 2, np.zeros((0, 3), np.int16), np.zeros(0, CONDITION), np.zeros(0, RATE), none)
+    tables = np.zeros(0, CONDITION), np.zeros(0, RATE)
+    score(np.zeros(0, TRACE), np.zeros(0, GOAL), 2, np.zeros((0, 3), np.int16), *tables, np.zeros((0, 0), np.int8))
+    one = np.zeros(1, TRACE)[0], np.zeros(1, GOAL)[0], 2, np.zeros(3, np.int16), *tables, np.zeros((CURVES, 1), np.int64)
+    simulate.compile(tuple(map(typeof, one)))  # after score, which has its parts: in a third of the time
 
 
 def trace_of_view(view: View) -> np.ndarray | None:

@@ -84,15 +84,9 @@ def test_actions_set_what_their_formulas_say() -> None:
 
 def test_where_a_quarter_is_lost_the_window_halves() -> None:
     number = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_even")
-    for lost_bytes, a, factor in (
-        (1e3, 1.0, 2.0**0.5),
-        (1.1e3, 1.0, 0.5),
-        (3e3, 0.0, 0.5),
-        (3e3, -1.0, 0.5),
-        (0.0, -1.0, 2.0**-0.5),
-    ):
-        state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost_bytes, acked_bytes=3e3)
-        assert set_by_action(number, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost_bytes, a)
+    for lost, a, factor in ((1e3, 1.0, 2.0**0.5), (1.1e3, 1.0, 0.5), (3e3, 0.0, 0.5), (3e3, -1.0, 0.5), (0.0, -1.0, 2.0**-0.5)):
+        state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost, acked_bytes=3e3)
+        assert set_by_action(number, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost, a)
 
 
 PULL = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_pull")
@@ -142,9 +136,7 @@ def test_an_outage_is_a_number() -> None:
 
 
 def test_standing_delay_and_lost_bytes_over_the_fair_share() -> None:
-    got = terms(
-        min_rtt_s=0.04, rtt_min_s=0.08, lost_bytes=30e3, true_link_Bps=6e6, true_flows=8.0, true_share=0.5, true_others=1.0
-    )
+    got = terms(min_rtt_s=0.04, rtt_min_s=0.08, lost_bytes=3e4, true_link_Bps=6e6, true_flows=8, true_share=0.5, true_others=1.0)
     assert got["standing_log2"] == got["beside_standing_log2"] == 1.0 and got["beside_share_log2"] == -1.0
     assert got["lost_log2"] == pytest.approx(1.0)  # an eighth of the link's 240 kB
 

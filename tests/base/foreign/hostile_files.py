@@ -255,7 +255,7 @@ OTHERS = (
         "export_xz_cut_short", "e.jsonl.xz", lambda: lzma.compress(b"x\n" * 9_000)[:-20], "board import {file} --board none/b", ""
     ),
     HostileFile(
-        "export_xz_and_more", "e.jsonl.xz", lambda: lzma.compress(b"{}\n") + b"abc", "board import {file} --board none/b", ""
+        "export_xz_more", "e.jsonl.xz", lambda: lzma.compress(b"{}\n") + b"abc", "board import {file} --board none/b", ""
     ),
     HostileFile(
         "export_of_deep_line", "e.jsonl", export_line(b"[" * 9_000 + b"\n"), "board import {file} --board none/b", "at most 64"

@@ -126,9 +126,10 @@ def test_numeric_finder_with_unequal_rtts():
     assert shared.residual < 1e-8
 
 
-@pytest.mark.parametrize(
-    "rtts_ms", [(35,) * 10, (30, 33, 36, 40), (10, 100, 100), (44, 100, 100), (45, 100, 100), (20, 25, 60, 90, 100)]
-)
+RTTS_MS = [(35,) * 10, (30, 33, 36, 40), (10, 100, 100), (44, 100, 100), (45, 100, 100), (20, 25, 60, 90, 100)]
+
+
+@pytest.mark.parametrize("rtts_ms", RTTS_MS)
 def test_every_equilibrium_of_bbr2(rtts_ms: tuple[int, ...]) -> None:
     """Each set of active flows has one at most; only one of them holds against a small rate of the others."""
     path = Bottleneck(12.5e6, tuple(rtt / 1e3 for rtt in rtts_ms))

@@ -94,9 +94,8 @@ def test_an_opportunity_carries_what_waits_at_its_instant(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("time_s,bytes\n0.5,1500\n1.0,1500\n1.5,6000\n2.0,0\n3.0,1500\n")
     flow = {"sender": "reno", "rtt_ms": 20, "start_s": 0.75, "workload": {"kind": "finite", "size_bytes": 6000}}
-    result = ccenv.simulate(
-        {"duration_s": 3.2, "links": [{"trace": "t.csv", "buffer_packets": 40}], "flows": [flow]}, packet_log=True
-    )
+    links = [{"trace": "t.csv", "buffer_packets": 40}]
+    result = ccenv.simulate({"duration_s": 3.2, "links": links, "flows": [flow]}, packet_log=True)
     log = result.packet_log
     assert log is not None
     # That of 0.5 s is lost; three of four packets then leave together, and what is left of 6000 bytes is lost.

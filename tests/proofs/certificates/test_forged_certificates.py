@@ -276,15 +276,7 @@ def parts() -> Iterator[Forgery]:
         yield Forgery(f"{lemma}: solver", rf"queries\.{query}\.solver", put(f"queries.{query}.solver", "an oracle"))
     for solver in ("z3", "z3-solver", "z3-solver 5.4 and a proof", "z3-solver 5\u200b", "", "Z3-SOLVER 5"):
         yield Forgery(f"solver {solver!r}", r"queries\.0\.solver", put("queries.0.solver", solver))
-    for body in (
-        "false",
-        "true) (push 1",
-        "(> C_L_0 no_name)",
-        "(let 3 true)",
-        "(* C_L_0 C_L_0)",
-        "(f 1.0)",
-        "true) (assert false",
-    ):
+    for body in ("false", "true) (push 1", "(> C_L_0 none)", "(let 3 true)", "(* C_L_0 C_L_0)", "(f 1.0)", "true) (assert false"):
         yield Forgery(f"a query with {body}", r"queries\.pays \(1\)\.smtlib", lambda d, b=body: asserted(d, "pays", b))
     for answer in ("unknown", "", "UNSAT", "proved"):
         yield Forgery(f"answer {answer!r}", r"queries\.stays true \(1\)\.answer", put("queries.0.answer", answer))

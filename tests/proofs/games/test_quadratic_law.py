@@ -46,18 +46,12 @@ def test_the_step_of_the_proof_is_the_step_of_the_solver() -> None:
 
 PREMISES_AND_CLAIMS = {
     "tokens grow by no more than what a step does not send": (LOST == 0, z3.And(left_after <= j, left_after <= z + j - a)),
-    "with the network that is in time they grow by just that": (
-        z3.And(LOST == 0, i == 0, z + j >= a),
-        FACTS[4] == least(j, z + j - a),
-    ),
+    "with a network in time they grow by just that": (z3.And(LOST == 0, i == 0, z + j >= a), FACTS[4] == least(j, z + j - a)),
     "lateness takes tokens: at most j - i' are left": (z3.BoolVal(True), left_after <= j - i_after),
     "a path loses a packet of k + 1 only if its rate is k": (z3.And(a == k + 1, j >= k, LOST > 0), z3.And(j == k, LOST == 1)),
     "a path that can carry what is sent queues nothing": (z3.And(z >= 0, a <= j), z3.And(LOST == 0, left_after >= 0)),
     "and is late by no more than what is sent": (z3.And(z >= 0, a <= j), i_after <= a),
-    "a loss without a buffer leaves no token and tells j + z": (
-        z3.And(beta == 0, LOST > 0),
-        z3.And(left_after == 0, j + z == a - LOST),
-    ),
+    "a loss without a buffer leaves no token: j + z": (z3.And(beta == 0, LOST > 0), z3.And(left_after == 0, j + z == a - LOST)),
     "without tokens and buffer the next loss tells the rate": (z3.And(beta == 0, z == 0, LOST > 0), j == a - LOST),
 }
 
