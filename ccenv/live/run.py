@@ -165,7 +165,7 @@ def _make_error(answer: dict[str, str]) -> LiveError:
 
 def warm_up() -> None:
     """Compile the emulator in advance, for real and for virtual time. Needs no devices."""
-    from numba import types, typeof
+    from numba import typeof, types
 
     from ccenv.live.emulator.build import make_memory
     from ccenv.live.emulator.layout import GIVEN
