@@ -166,10 +166,9 @@ def test_time_outs_of_other_beliefs_are_not_encoded():
         periods(Setting("ccac"), smt_sender("cc_qdel"), Needs(), 81)
 
 
-def test_command_line(capsys, tmp_path):
+def test_command_line(answer, tmp_path):
     out = tmp_path / "gap.json"
-    assert main(["gap", "vegas", "--budget", "200000", "--json", "-o", str(out)]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answer(["gap", "vegas", "--budget", "200000", "--json", "-o", str(out)])
     assert json.loads(out.read_text())["rows"] == shown["rows"]
     assert shown["scene"] is None and shown["scene_set"] is None  # a path of its own, on which nothing is trained
     assert shown["path"] == gap_path("large").to_dict() and shown["rows"][0]["trained_on_scenes"] == []

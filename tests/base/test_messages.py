@@ -20,9 +20,11 @@ from ccenv.agents.sender import ExternalSender, PolicySender, ProgramSender, Shi
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError, EngineError, InputError, ProgramError, UnknownNameError
 from ccenv.base.provenance import code_hash
+from ccenv.base.units import MBPS, SECONDS, STEPS, quantity
 from ccenv.base.workers import Workers
 from ccenv.benchmarks.cells.cell import agent_player
 from ccenv.benchmarks.cells.curve import make_curve_cells
+from ccenv.benchmarks.compare.added_delay import advise_lambda
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.fluid import app as fluid_app
@@ -33,7 +35,9 @@ from ccenv.engine.fluid.sweep import load_scenario as load_fluid
 from ccenv.engine.fluid.sweep import load_sweep
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
+from ccenv.envs.curve.sender import SenderVectorEnv
 from ccenv.envs.curve.settings import EnvSettings
+from ccenv.envs.game import GameEnv
 from ccenv.leaderboard.submission.identity import check_reserved
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
@@ -488,6 +492,29 @@ REFUSED: list[tuple[Callable[..., object], type[Exception], list[tuple[Call, str
     (check_reserved, InputError, [
         (("mine", author, ccenv.make_sender("cc_probe_fast")), "is kept for what comes with ccenv")
         for author in ("ccenv", "team ccenv", "The CCENV team", "cc-env contributors", "reviewed code of cc\u0435nv")
+    ]),
+    (advise_lambda, InputError, [
+        *[((paths_s,), "advise_lambda") for paths_s in ([], [0.01], [0.01, 0.01], [0.01, 0.0], [0.01, math.nan])],
+        *[({"paths_s": [0.01, 0.08], "size_bytes": size, "duration_s": 1}, "do not end in 1 s") for size in (1e9, 1e30)],
+    ]),
+    (GameEnv, InputError, [
+        ({"game": "chess"}, "unknown game 'chess'"),
+        ({"network": "kind"}, "network: "),
+        ({"horizon": 3}, "unknown key 'horizon'"),
+        ({"horizon_steps": 0}, "horizon_steps: "),
+        ({"render_mode": "rgb_array"}, "render_mode must be None"),
+    ]),
+    (SenderVectorEnv, InputError, [
+        ({"num_envs": 2, "max_episode_steps": wrong}, "max_episode_steps") for wrong in (0, 1, -3, 2.5, True, "9")
+    ]),
+    (quantity, InputError, [
+        (("--x", text, units), "^--x is .*; allowed: a .*number of at least 0 with a unit of .*; without a unit it ")
+        for units, texts in (
+            (SECONDS, ("", "s", "-1", "nan", "inf", "1e999", "10 parsecs", "1 2", "10s s", "0x10")),
+            (MBPS, ("48s", "48MB/s", "48 mps")),
+            (STEPS, ("60s", "0.5", "1.5steps")),
+        )
+        for text in texts
     ]),
     (Workers, InputError, [((0, "processes"), "1 to 256"), ((2, "rays"), "Did you mean 'ray'")]),
     (code_hash, LookupError, [((Path,), "no code of this package"), ((lambda: 0,), "no code of this package")]),

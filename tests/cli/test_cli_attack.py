@@ -280,12 +280,11 @@ SHORT = [
 ]  # fmt: skip
 
 
-def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
+def test_a_budget_in_seconds_becomes_steps_once(capsys, answer, tmp_path, monkeypatch):
     (tmp_path / "plain.py").write_text(PLAIN)
     monkeypatch.chdir(tmp_path)
     command = ["attack", "plain.py", "--budget", "1s", *SHORT]
-    assert main(command) == 0
-    first = json.loads(capsys.readouterr().out)
+    first = answer(command)
     assert first["budget_s"] == 1
     steps = first["budget_flow_steps"]
     assert int(str(steps).rstrip("0")) in (1, 2, 5)
@@ -293,8 +292,7 @@ def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "flow_steps_within", lambda *_: pytest.fail("timed again"))
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out) == first
-    assert main(["attack", "plain.py", "--budget", str(steps), "--out", "again", *SHORT]) == 0
-    again = json.loads(capsys.readouterr().out)
+    again = answer(["attack", "plain.py", "--budget", str(steps), "--out", "again", *SHORT])
     assert again["worst_utilisation"] == first["worst_utilisation"] and again["flow_steps"] == first["flow_steps"]
 
 

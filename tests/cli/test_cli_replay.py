@@ -29,10 +29,9 @@ def trace_file(folder, steps, steps_per_rtt=1):
     return str(folder / "trace.npz")
 
 
-def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, tmp_path):
+def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, answer, tmp_path):
     file = trace_file(tmp_path, 12)
-    assert main(["trace", "replay", file, "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = answer(["trace", "replay", file, "--json"])
     assert data["reproduced"] is True and data["utilisation"] == data["utilisation_of_trace"]
     attack = ["attack", "copa", "--adversary", file, "--timing", "smt", "--budget", "1000", "--out", str(tmp_path / "attack")]
     assert main([*attack, "--json"]) == 0

@@ -1,7 +1,6 @@
 """Settings: one table for every command; what is given reaches the function; former options and commands name the new way."""
 
 import inspect
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -33,13 +32,12 @@ def test_every_command_has_its_own_function() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_and_setting_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_option_and_setting_is_told(command: str, answer) -> None:
     table = rows(command, COMMANDS[command])
     assert [row.key for row in table if not row.meaning or not row.example or not row.type] == []
     takes_settings = any(row.key == "--set" for row in table)
     assert takes_settings == (command in SOURCES)
-    assert main(["show", "settings", *command.split(), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = answer(["show", "settings", *command.split(), "--json"])
     assert [row["key"] for row in shown["settings"]] == [row.key for row in table]
 
 
@@ -101,12 +99,11 @@ def test_wrong_settings_are_one_line(words: str, told: str, capsys: pytest.Captu
     assert told in error and error.count("\n") == 1
 
 
-def test_the_settings_that_held_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_that_held_are_printed(tmp_path: Path, answer) -> None:
     file = tmp_path / "few.yaml"
     file.write_text("warmup_rtts: 5\nwindow_rtts: 9\n")
     attack = ["attack", "copa", "--adversary", "kind", "--budget", "100000", "--out", str(tmp_path / "attack"), "--json"]
-    assert main([*attack, "-s", "window_rtts=7", "-s", str(file)]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = answer([*attack, "-s", "window_rtts=7", "-s", str(file)])
     assert (data["settings"]["window_rtts"], data["window_rtts"], data["settings"]["warmup_rtts"]) == (7, 7, 5)
     assert data["settings"]["calm_rtts"] == 0
 

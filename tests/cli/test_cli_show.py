@@ -75,10 +75,7 @@ def test_what_cannot_be_shown_is_one_line(capsys: Capture, tmp_path: Path, name:
     assert says in err
 
 
-def test_no_such_file_and_an_empty_folder(capsys: Capture, tmp_path: Path) -> None:
-    assert main(["show", str(tmp_path / "none.json")]) == 2
-    assert "there is no such file" in capsys.readouterr().err
-    assert main(["show", str(tmp_path)]) == 2
-    assert "not the folder of a run; none of manifest.json" in capsys.readouterr().err
-    assert main(["show", "cc_qdell"]) == 2
-    assert "Did you mean 'cc_qdel'" in capsys.readouterr().err
+def test_no_such_file_and_an_empty_folder(refused, tmp_path: Path) -> None:
+    refused(["show", str(tmp_path / "none.json")], "there is no such file")
+    refused(["show", str(tmp_path)], "not the folder of a run; none of manifest.json")
+    refused(["show", "cc_qdell"], "Did you mean 'cc_qdel'")

@@ -9,7 +9,6 @@ import ccenv  # noqa: F401  (registers the environments)
 from ccenv.base.errors import InputError
 from ccenv.envs.clients.sb3 import CcenvVecEnv, make_sb3
 from ccenv.envs.curve.duel import DuelSide, DuelTask, DuelVectorEnv
-from ccenv.envs.curve.sender import SenderVectorEnv
 from ccenv.envs.curve.settings import read_settings
 
 IDS = ("ccenv/Sender-v0", "ccenv/Network-v0")
@@ -43,12 +42,6 @@ def test_spec_tells_the_length_of_episodes(env_id, settings, steps):
         made.action_space.seed(0)
         ends = [made.step(made.action_space.sample())[3] for _ in range(steps)]
         assert ends == [False] * (steps - 1) + [True]
-
-
-@pytest.mark.parametrize("wrong", [0, 1, -3, 2.5, True, "9"])
-def test_max_episode_steps_must_be_a_length(wrong):
-    with pytest.raises(InputError, match="max_episode_steps"):
-        SenderVectorEnv(2, max_episode_steps=wrong)
 
 
 def flat(info):

@@ -89,21 +89,6 @@ def test_a_million_steps_a_second():
     assert 50 * 4096 / (time.process_time() - begin) > 125_000
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"game": "chess"}, "unknown game 'chess'"),
-        ({"network": "kind"}, "network: "),
-        ({"horizon": 3}, "unknown key 'horizon'"),
-        ({"horizon_steps": 0}, "horizon_steps: "),
-        ({"render_mode": "rgb_array"}, "render_mode must be None"),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        GameEnv(**settings)
-
-
 def test_wrong_actions_are_refused():
     env = GameVectorEnv(num_envs=3)
     env.reset(seed=0)

@@ -119,16 +119,17 @@ def test_random_positions_are_those_of_the_seed() -> None:
     assert 0 <= min(of[0]) < WHOLE / 4 < 3 * WHOLE / 4 < max(of[0]) <= WHOLE
 
 
-def test_choosers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_choosers_are_named(refused, tmp_path: Path) -> None:
     assert load_exported("learned_shield_u80").chooser == "user"
     assert load_exported("shield:chooser=lo").chooser == "lo"
     with pytest.raises(ExportError, match="an environment chooses"):
         load_exported("shield:chooser=external")
     file = str(tmp_path / "x.c")
-    assert cli.main(["export", "learned_shield_u80", "-s", "chooser=middel", "-s", "name=x", "-o", file]) == 2
-    assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy" in capsys.readouterr().err
-    assert cli.main(["export", "cc_qdel", "-s", "chooser=lo", "-o", file]) == 2
-    assert "cc_qdel is no shield: there is nothing to choose for 'lo'" in capsys.readouterr().err
+    refused(
+        ["export", "learned_shield_u80", "-s", "chooser=middel", "-s", "name=x", "-o", file],
+        "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy",
+    )
+    refused(["export", "cc_qdel", "-s", "chooser=lo", "-o", file], "cc_qdel is no shield: there is nothing to choose for 'lo'")
     assert list(tmp_path.iterdir()) == []
     assert cli.main(["export", "learned_shield_u80", "-s", "chooser=middle", "-s", "name=x", "-o", file]) == 0
     assert "#define POSITION 32768\n" in Path(file).read_text(encoding="ascii")

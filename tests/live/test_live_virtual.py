@@ -150,7 +150,7 @@ def test_folders_and_guests_that_cannot_be_are_told(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("_kernel")
-def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str], refused) -> None:
     path, steps = make_path(link_rate_mbps=6, rtt_ms=20, jitter_ms=20, buffer_bdp=1), 240
     header = MovesHeader(
         path=path, model="ccac", steps_per_rtt=8, dt_s=0.0025, first_row=80, sender="mine", adversary="hand", utilisation=0.0
@@ -170,8 +170,7 @@ def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: 
     assert found["simulated"] == pytest.approx(found["live"], abs=0.2)
     assert found["by_adversary"] == again["by_adversary"]  # with the seconds of the first: nothing was played again
     for wrong, told in (("runs=2", "take at least 14"), ("adversaries=mutation", "unknown search against a kernel 'mutation'")):
-        assert main(["live", "attack", "reno", "--virtual", "-s", wrong]) == 2
-        assert told in capsys.readouterr().err
+        refused(["live", "attack", "reno", "--virtual", "-s", wrong], told)
     replayed = KernelArena("reno", Path(settings["moves"])).trace(
         RecordedAdversary("again", np.tile([1.0, 1.0, 0.0, 0.0], (steps, 1)))
     )
@@ -191,7 +190,7 @@ def test_bands_are_wider_by_the_errors_of_both_sides() -> None:
         assert suite.beyond({"kernel": kernel | theirs, "engine": engine | ours}) == told
 
 
-def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused) -> None:
     played: list[str] = []
 
     def play(scenario: Any) -> dict[str, Any]:
@@ -206,11 +205,9 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(suite, "codes", lambda: {"kernel": "newer", "engine": suite.code_hash(suite.simulate_live)[:16]})
     run(["alone/reno/0"])
     assert played[5:] == ["alone/reno/0"]
-    assert main(["bench", "run", "kernel-v1", "--only", "alone/tahoe/*", "--out", str(tmp_path)]) == 2
-    assert "no run matches ['alone/tahoe/*']" in capsys.readouterr().err
+    refused(["bench", "run", "kernel-v1", "--only", "alone/tahoe/*", "--out", str(tmp_path)], "no run matches ['alone/tahoe/*']")
     for name in ("kernel-v1", "quic-v1", "live-worst-case"):
-        assert main(["bench", "run", name, "-s", "half_width=0"]) == 2
-        assert "leave out -s half_width" in capsys.readouterr().err
+        refused(["bench", "run", name, "-s", "half_width=0"], "leave out -s half_width")
 
 
 @pytest.mark.parametrize(

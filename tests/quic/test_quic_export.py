@@ -95,7 +95,7 @@ def test_refusals_are_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_stack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path) -> None:
+def test_a_missing_stack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: Capture, refused, tmp_path: Path) -> None:
     """No wheel, another version, a foreign library, no cargo: one line each."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CCENV_PICOQUIC", str(tmp_path))
@@ -112,8 +112,6 @@ def test_a_missing_stack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, cap
         assert words in (told := capsys.readouterr().err)
         assert told.count("\n") == 1
     (foreign / "_transport.cpython-312-x86_64-linux-gnu.so").write_bytes(b"\x7fELF")
-    assert main(["quic", "run", "cubic", "--stack", "picoquic"]) == 2
-    assert "is another build of picoquic" in capsys.readouterr().err
+    refused(["quic", "run", "cubic", "--stack", "picoquic"], "is another build of picoquic")
     monkeypatch.setattr("ccenv.quic.stacks.stack.version", lambda name: "1.8.0")
-    assert main(["quic", "run", "cubic"]) == 2
-    assert "aioquic is 1.8.0; 1.7.2 is needed: pip install 'ccenv[quic]'" in capsys.readouterr().err
+    refused(["quic", "run", "cubic"], "aioquic is 1.8.0; 1.7.2 is needed: pip install 'ccenv[quic]'")

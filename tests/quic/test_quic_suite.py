@@ -32,12 +32,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(stack), "search_runs", 3)
 
 
-def test_the_suite_writes_record_and_figure(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_writes_record_and_figure(tmp_path: Path, answer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stack, engines and Linux in one table; a second call takes its rows from the record, --fresh does not."""
     only = [f"aioquic/{name}" for name in ("reno", "cc_qdel", "ever_delay")] + ["*e*/reno", "Linux/[cl]*"]
     command = ["bench", "run", "quic-v1", *(word for one in only for word in ("--only", one)), "--out", str(tmp_path), "--json"]
-    assert main(command) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answer(command)
     rows = {(row["stack"], row["sender"]): row for row in told["rows"]}
     assert {("aioquic", "reno"), ("aioquic", "cc_qdel"), ("curve engine", "reno"), ("packet engine", "reno")} <= set(rows)
     assert "is no belief program" in told["refused"]["aioquic/ever_delay"]
@@ -68,11 +67,12 @@ def test_the_figure_of_the_page_is_that_of_the_record(tmp_path: Path) -> None:
     assert all(row["searched"] <= row["attacked"] for row in record["rows"] if row["stack"] in STACKS)
 
 
-def test_nothing_to_run_is_an_error(capsys: Capture, tmp_path: Path) -> None:
-    assert main(["bench", "run", "quic-v1", "--only", "nginx/*", "--out", str(tmp_path)]) == 2
-    assert "quic-v1: nothing to run" in capsys.readouterr().err
-    assert main(["bench", "run", "quic-v1", "--limit", "3", "--out", str(tmp_path)]) == 2
-    assert "quic-v1 plays the senders of QUIC stacks: leave out --limit" in capsys.readouterr().err
+def test_nothing_to_run_is_an_error(refused, tmp_path: Path) -> None:
+    refused(["bench", "run", "quic-v1", "--only", "nginx/*", "--out", str(tmp_path)], "quic-v1: nothing to run")
+    refused(
+        ["bench", "run", "quic-v1", "--limit", "3", "--out", str(tmp_path)],
+        "quic-v1 plays the senders of QUIC stacks: leave out --limit",
+    )
 
 
 def test_a_search_finds_at_least_what_was_stored(capsys: Capture) -> None:

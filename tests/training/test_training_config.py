@@ -105,7 +105,7 @@ def test_overrides_without_set_are_what_a_sweep_passes(tmp_path, capsys, refused
     refused(["train", "quick_sender", "ppo.hiden=[4]"], "Did you mean 'hidden'")
 
 
-def test_seeds_and_their_record(tmp_path, monkeypatch, capsys, refused):
+def test_seeds_and_their_record(tmp_path, monkeypatch, answer, refused):
     pytest.importorskip("stable_baselines3")
     import json
 
@@ -116,8 +116,7 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys, refused):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     small = ["num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=64", "evaluation.n_paths=4"]
-    assert main(["train", "quick_sender", *small, "--seeds", "0,1", "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)
+    runs = answer(["train", "quick_sender", *small, "--seeds", "0,1", "--json"])
     assert [run["settings"]["seed"] for run in runs] == [0, 1] and runs[0]["settings"]["ppo"]["hidden"] == [4]
     config = load_config("quick_sender", [*small, "seed=1"])
     entry = record.make_entry(config, train(config, default_folder(config)))

@@ -215,8 +215,9 @@ def test_what_a_kill_in_the_first_moment_leaves_is_played(left: tuple[str, ...],
         known = json.loads((played / "league.json").read_text())
         begun = {key: known[key] for key in ("format", "version", "config", "code")} | {"status": "running", "rounds": []}
         (folder / "league.json").write_text(json.dumps(begun))
-    league(small(), folder)
-    assert record(folder) == record(played)
+    rounds = 2 if "league.json" in left else 1  # the others are played from nothing: as the first round, so the second
+    league(small(rounds=rounds), folder)
+    assert record(folder)["status"] == "finished" and record(folder)["rounds"] == record(played)["rounds"][:rounds]
 
 
 def test_fewer_rounds_do_not_replace_the_record_of_more(played: Path) -> None:
