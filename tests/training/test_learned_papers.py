@@ -41,6 +41,7 @@ from ccenv.training.recipes.settings import Recipe
 PAPERS = ("aurora", "genet", "orca", "canopy", "indigo", "mocc", "astraea")
 IN_USE = {"learned_everywhere": {"flooded": 0.25}}  # parameters of the action that training had otherwise
 DOCS = Path(__file__).parents[2] / "docs"
+RUNS_OF = json.loads((DOCS / "data" / "learning.json").read_text())["runs"]
 ATTACKS = json.loads((DOCS / "data" / "company-attacks.json").read_text())["attacks"]
 
 
@@ -58,6 +59,15 @@ def test_the_shipped_weights_are_those_of_the_config(name: str) -> None:
     assert isinstance(sender, PolicySender) and sender.name == name
     trained = config.packet_settings().interface()
     assert sender.interface == trained.model_copy(update={"parameters": trained.parameters | IN_USE.get(name, {})})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_seed_of_learned_everywhere_is_what_the_record_says(seed: int) -> None:
+    """Of the config, with its seed, and with the evaluation of the recorded run to the last digit."""
+    card = json.loads((FOLDER / f"learned_everywhere{f'_{seed}' if seed else ''}.json").read_text())["notes"]
+    run, config = RUNS_OF["learned_everywhere:" + str(seed)], load_config("learned_everywhere", [f"seed={seed}"])
+    assert card["evaluation"] == run["evaluation"] and card["steps"] == run["steps"]
+    assert card["config"] == json.loads(config.model_dump_json()) | {"name": card["config"]["name"]}
 
 
 def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
