@@ -176,7 +176,7 @@ def zoo_entry(name: str) -> dict[str, Any]:
     }
 
 
-SEEDS: dict[str, int] = {"ppo_sender": 5, "offline_bc": 1, "offline_iql": 1}
+SEEDS: dict[str, int] = {"ppo_sender": 5}
 DEFAULT_SEEDS = 3
 ENTRY = "entry.json"
 DEFAULT_FOLDER = FilePath("runs") / "shipped"
