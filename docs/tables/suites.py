@@ -61,24 +61,13 @@ def adaptive(record: dict[str, Any]) -> Rows:
         for half_width in dict.fromkeys(row["half_width"] for row in of_suite["rows"]):
             senders = [row for row in of_suite["rows"] if row["half_width"] == half_width]
             most = max(row["equal"] for row in senders)
-            for row in senders:
-                counts = {name: f"{row[name]:.0f}" for name in ("planned", "equal", "forecast")}
-                told = {"suite": suite, "half-width": f"{half_width:g}", "sender": row["sender"], **counts}
-                rows.append({**told, "saved": f"{1 - row['planned'] / most:.0%}", "coverage": f"{row['coverage']:.3f}"})
-            planned, equal = (fmean(row[name] for row in senders) for name in ("planned", "equal"))
-            counts = {"planned": f"{planned:.0f}", "equal": f"{equal:.0f}", "forecast": ""}
-            coverage = f"{fmean(row['coverage'] for row in senders):.3f}"
-            saved = f"{1 - planned / most:.0%}"
-            rows.append(
-                {
-                    "suite": suite,
-                    "half-width": f"{half_width:g}",
-                    "sender": "mean",
-                    **counts,
-                    "saved": saved,
-                    "coverage": coverage,
-                }
-            )
+            numbers = [name for name in senders[0] if name not in ("sender", "half_width")]
+            mean = {"sender": "mean"} | {name: fmean(row[name] for row in senders) for name in numbers}
+            for row in [*senders, mean]:
+                told = {"suite": suite, "half-width": f"{half_width:g}", "sender": row["sender"]}
+                told |= {name: f"{row[name]:.0f}" for name in ("planned", "forecast", "equal")}
+                told |= {"saved": f"{1 - row['planned'] / most:.0%}", "for one": f"{1 - row['planned'] / row['equal']:.0%}"}
+                rows.append(told | {"known variances": f"{row['bound']:.0f}", "coverage": f"{row['coverage']:.3f}"})
     return rows
 
 

@@ -1,5 +1,6 @@
 """Runs until an interval is reached: the interval beside plain references, the plan, and interrupted runs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.run import adaptive
-from ccenv.benchmarks.run.adaptive import FEWEST_RUNS, MOST_RUNS, Plan, estimate_known, influences
+from ccenv.benchmarks.run.adaptive import FEWEST_RUNS, MOST_RUNS, POOL, Plan, estimate_known, influences, polynomials, spread
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.statistics import interquartile_mean
 from ccenv.benchmarks.suite.curve import load_suite
@@ -68,6 +69,44 @@ def test_the_interval_holds_the_truth_and_the_forecast_the_number_of_runs(kind: 
         assert plan.counts[-2:].min() > 3 * plan.counts[:-2].max()
 
 
+def test_seeds_are_ordered_so_that_their_draws_are_even() -> None:
+    shares = np.random.default_rng(3).random((POOL, 2))
+    rows = spread(shares, MOST_RUNS)
+    assert rows[0] == 0 and len(set(rows)) == MOST_RUNS
+    terms = polynomials(shares)
+    assert terms.shape == (POOL, 9) and np.abs(terms.mean(axis=0)).max() < 0.1  # x, y, their squares, product, and so on
+    for n in (8, 32, 128):
+        of_quarters = np.histogram2d(*shares[rows[:n]].T, bins=2, range=[[0, 1], [0, 1]])[0]
+        assert np.abs(of_quarters - n / 4).max() <= 0.1 * n + 1
+        assert np.square(terms[rows[:n]].mean(axis=0)).mean() < 0.4 * np.square(terms[:n].mean(axis=0)).mean()
+    assert polynomials(np.zeros((3, 0))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("shape", ["slope", "cliff"])
+def test_what_draws_explain_needs_fewer_runs_and_the_interval_still_holds(shape: str) -> None:
+    def draw(generator: np.random.Generator, at: np.ndarray) -> np.ndarray:
+        known = 3 * np.minimum(at[:, 0], 0.6) + 2 * at[:, 1] if shape == "slope" else 2.0 * (at.sum(axis=1) > 1.1)
+        return np.asarray(known + generator.normal(0, 0.2, len(at)))
+
+    generator, rows = np.random.default_rng(4), []
+    truth = influences([draw(generator, generator.random((100_000, 2)))] * 2)[0]
+    for _ in range(60):
+        plans = []
+        for even in (True, False):
+            order, terms = {}, {}
+            for name in "ab":
+                at = generator.random((POOL, 2))
+                at = at[spread(at, MOST_RUNS) if even else slice(MOST_RUNS)]
+                order[name], terms[name] = draw(generator, at), polynomials(at) if even else np.zeros((MOST_RUNS, 0))
+            plan = Plan(["a", "b"], 0.2, lambda n, k, o=order: o[n][:k].tolist(), terms=lambda n, k, t=terms: t[n][:k])
+            plan.advance()
+            assert plan.known is not None
+            plans.append((plan.rounds[-1]["runs"], abs(plan.known.iqm - truth) <= plan.known.half_width))
+        rows.append(plans)
+    (runs, holds), (runs_without, _) = np.mean(rows, axis=0)
+    assert runs < 0.75 * runs_without and holds >= 0.9
+
+
 def test_a_difference_of_equal_runs_needs_no_more() -> None:
     runs = [np.arange(6.0), np.arange(6.0) ** 2]
     known = estimate_known(runs, runs)
@@ -122,6 +161,9 @@ def test_interrupted_runs_end_as_others_do(tmp_path: Path, monkeypatch: pytest.M
         assert len(of_agent) == sum(known["runs"].values()) == known["n_runs"] > 12
         entry = next(entry for entry in whole["summary"] if entry["agent"] == agent)
         assert (entry["score"]["iqm"], entry["score"]["low"]) == (known["iqm"], known["low"])
+        for scenario in known["runs"]:
+            rates = [one["parameters"]["rate"] for one in map(json.loads, of_agent) if one["scenario"] == scenario]
+            assert np.diff(np.log2(sorted([2, *rates, 16]))).max() < 3 * 2.5 / len(rates)  # three octaves, evenly drawn
     parts = run_suite(suite, tmp_path / "parts", half_width=0.01, limit=9, pictures=False)
     assert not parts["complete"]
     while not parts["complete"]:

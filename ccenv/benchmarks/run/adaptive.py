@@ -5,7 +5,11 @@ is that of the influence function of a trimmed mean (Huber, Ronchetti: Robust St
 quartiles, over half of the mass. Its interval is Student's, with the degrees of freedom of Welch and Satterthwaite from the half
 of the runs that are not clipped (Tukey, McLaughlin 1963). A plan that stops when its interval is narrow stops sooner where runs
 happen to agree: with less than FEWEST_RUNS in all, two in three intervals of a bimodal score held what they should in 19 of 20.
-Runs are drawn within scenarios in the order of their seeds, so a plan follows from finished runs alone, whatever made them.
+Runs are drawn within scenarios in an order of seeds, so a plan follows from finished runs alone, whatever made them.
+
+What a seed draws is known before it is played. The order of a packet suite's seeds is such that draws are spread evenly, along an
+additive sequence (Niederreiter: Random number generation and quasi-Monte Carlo methods, 1992), and what a polynomial of the draws
+explains of the influences is then no noise: a scenario's variance is that of the residuals (Cochran: Sampling techniques, ch. 7).
 """
 
 from __future__ import annotations
@@ -13,20 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import count, islice
+from itertools import count, islice, product
 from typing import Any
 
 import numpy as np
 
 from ccenv.base.errors import InputError, shown, unknown_name
+from ccenv.base.random import uniform
 from ccenv.benchmarks.statistics import CONFIDENCE
 from ccenv.benchmarks.suite.base import CellData, SuiteBase
 from ccenv.benchmarks.suite.curve import Suite
-from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.benchmarks.suite.packet import Drawn, PacketSuite
 
-FIRST_RUNS, MOST_RUNS = 6, 128  # of a scenario
+FIRST_RUNS, MOST_RUNS = 4, 128  # of a scenario
+POOL = 512  # seeds among which those of a scenario are chosen
+DEGREE = 3  # of the polynomials of what seeds draw
+RUNS_PER_TERM = 2  # a term of a polynomial for each so many runs after the first ones
 FEWEST_RUNS = 60  # of all scenarios, before an interval is believed
-PRIOR_RUNS = 4  # a scenario's variance leans on the mean of all as if this many of its runs had shown that
+PRIOR_RUNS = 2  # a scenario's variance leans on the mean of all as if this many of its runs had shown that
 STOPPING = 1.06  # intervals are wider by that: plans stop where they look narrow (docs/tables/record_adaptive.py simulated)
 BY_INFLUENCE = "Student, from the influence of each run; the same weight for each scenario"
 STEP = 0.1  # further runs of a round, of those that are there
@@ -52,19 +60,56 @@ def influences(tasks: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
     return float(values @ inside / inside.sum()), [2 * np.clip(runs, low, high) for runs in tasks]
 
 
-def estimate_known(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray] | None = None) -> Known:
-    """Return what runs (one array a scenario, at least two values each) say; of a difference, runs are paired by place."""
+def polynomials(shares: np.ndarray) -> np.ndarray:
+    """Return the terms (n, terms) up to DEGREE of shares in [0, 1), (n, parameters): of mean 0 where shares are even."""
+    degrees = [d for d in product(range(DEGREE + 1), repeat=shares.shape[1]) if 0 < sum(d) <= DEGREE]
+    values = np.polynomial.legendre.legvander(2 * shares - 1, DEGREE)  # (n, parameters, degrees)
+    terms = [values[:, range(len(d)), d].prod(axis=1) for d in sorted(degrees, key=lambda d: (sum(d), max(d)))]
+    return np.stack(terms, axis=1) if terms else np.zeros((len(shares), 0))
+
+
+def spread(shares: np.ndarray, n: int) -> list[int]:
+    """Return n rows of shares (pool, parameters), the first one first, each nearest to the next point of an additive sequence."""
+    root, free, rows = 2.0, np.ones(len(shares), bool), list[int]()
+    for _ in range(64):
+        root = (1 + root) ** (1 / (shares.shape[1] + 1))
+    steps = root ** -np.arange(1.0, shares.shape[1] + 1)
+    for place in range(n):
+        away = ((shares - (shares[0] + place * steps) % 1) ** 2).sum(axis=1)
+        rows.append(int(np.where(free, away, np.inf).argmin()))
+        free[rows[-1]] = False
+    return rows
+
+
+def regress(influence: np.ndarray, terms: np.ndarray) -> tuple[float, float, int]:
+    """Return how far influences lie from where even draws would put them, squares of what terms leave, and their freedom."""
+    n_terms = max(0, min(terms.shape[1], 1 + (len(influence) - FIRST_RUNS) // RUNS_PER_TERM))
+    known = np.column_stack([np.ones(len(influence)), terms[:, :n_terms]])
+    factors = np.linalg.lstsq(known, influence, rcond=None)[0]
+    left = influence - known @ factors
+    return float(influence.mean() - factors[0]), float(left @ left), len(influence) - 1 - n_terms
+
+
+def estimate_known(
+    ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray] | None = None, terms: Sequence[np.ndarray] | None = None
+) -> Known:
+    """Return what runs (one array a scenario, at least two values each) say; of a difference, runs are paired by place.
+
+    ``terms`` are those of :func:`polynomials` of the runs of each scenario, whose seeds :func:`spread` has ordered.
+    """
     iqm, influence = influences(ours)
     if theirs is not None:
         other, beside = influences(theirs)
         iqm, influence = iqm - other, [a - b for a, b in zip(influence, beside, strict=True)]
     counts = np.array([len(runs) for runs in influence])
-    variances = np.array([runs.var(ddof=1) for runs in influence])
-    variances = (variances * (counts - 1) + variances.mean() * PRIOR_RUNS) / (counts - 1 + PRIOR_RUNS)
+    terms = [np.zeros((n, 0)) for n in counts] if terms is None else terms
+    uneven, squares, freedoms = np.array([regress(*pair) for pair in zip(influence, terms, strict=True)]).T
+    iqm -= float(uneven.mean())
+    variances = (squares + (squares / freedoms).mean() * PRIOR_RUNS) / (freedoms + PRIOR_RUNS)
     parts = variances / counts / len(counts) ** 2
     if not parts.sum() > 0:
         return Known(iqm, 0.0, variances)
-    freedom = parts.sum() ** 2 / (parts**2 / (counts / 2 - 0.5)).sum()
+    freedom = parts.sum() ** 2 / (parts**2 / (freedoms / 2)).sum()
     return Known(iqm, STOPPING * _quantile(freedom) * float(np.sqrt(parts.sum())), variances)
 
 
@@ -94,6 +139,7 @@ class Plan:
     """The runs of a sender: how many seeds of each scenario, round after round.
 
     Attributes:
+        terms: of what the seeds of a scenario draw: scenario and number of seeds -> (n, terms).
         rounds: number of runs, half-width and forecast of each round.
     """
 
@@ -101,6 +147,7 @@ class Plan:
     half_width: float
     runs: Runs
     beside: Runs | None = None
+    terms: Callable[[str, int], np.ndarray] | None = None
     rounds: list[dict[str, float]] = field(default_factory=list)
     known: Known | None = None
     finished: bool = False
@@ -111,11 +158,11 @@ class Plan:
     def advance(self) -> None:
         """Follow finished runs as far as they go."""
         while not self.finished and (pair := self._finished_runs()) is not None:
-            places, ours, theirs = pair
+            places, ours, theirs, terms = pair
             if not places:
                 self.finished = True  # no scenario defines the score
                 return
-            self.known = known = estimate_known(ours, theirs)
+            self.known = known = estimate_known(ours, theirs, terms)
             counts = self.counts[places]
             self.rounds.append(
                 {
@@ -131,8 +178,8 @@ class Plan:
                     counts[gains.argmax()] += 1
             self.counts[places] = counts
 
-    def _finished_runs(self) -> tuple[list[int], list[np.ndarray], list[np.ndarray] | None] | None:
-        places, ours, theirs = [], [], []
+    def _finished_runs(self) -> tuple[list[int], list[np.ndarray], list[np.ndarray] | None, list[np.ndarray]] | None:
+        places, ours, theirs, terms = [], [], [], []
         for place, (scenario, n) in enumerate(zip(self.scenarios, self.counts.tolist(), strict=True)):
             runs = self.runs(scenario, n)
             others = self.beside(scenario, n) if self.beside else runs
@@ -143,14 +190,23 @@ class Plan:
                 places.append(place)
                 ours.append(np.array([a for a, _ in pairs]))
                 theirs.append(np.array([b for _, b in pairs]))
-        return places, ours, theirs if self.beside else None
+                drawn = self.terms(scenario, n) if self.terms else np.zeros((n, 0))
+                terms.append(drawn if len(pairs) == n else np.zeros((len(pairs), 0)))  # what is left out may not be even
+        return places, ours, theirs if self.beside else None, terms
+
+
+def _shares(suite: SuiteBase, case: Any, seeds: Sequence[int]) -> np.ndarray:
+    """Return what seeds draw in a case, as shares of its parameters' ranges, (seeds, parameters); a curve suite tells none."""
+    n = sum(isinstance(value, Drawn) for value in case.scenario.parameters.values()) if isinstance(suite, PacketSuite) else 0
+    keys = [suite.run_key(case.name, seed) for seed in seeds]
+    return np.array([[uniform(float(key), 0.0, 0.0, float(i)) for i in range(n)] for key in keys]).reshape(len(seeds), n)
 
 
 class Plans:
     """The plans of all senders of a run of a suite.
 
     Args:
-        suite: with seeds of its own; ``suite`` of the plans has MOST_RUNS.
+        suite: with seeds of its own; ``suite`` of the plans has POOL.
         labels: of the senders.
         half_width: to reach, above 0.
         beside: label of the sender to whose score the difference counts.
@@ -166,18 +222,24 @@ class Plans:
         if not isinstance(suite, (Suite, PacketSuite)) or suite.engine == "attack":
             raise InputError(f"suite {suite.name!r} has no seeds that could be added: leave out half_width")
         further = (seed for seed in count(1) if seed not in suite.seeds)
-        seeds = (*suite.seeds, *islice(further, max(0, MOST_RUNS - len(suite.seeds))))
-        self.suite, self.first_seeds, self.beside = suite.model_copy(update={"seeds": seeds}), suite.seeds, beside
+        pool = suite.seeds + tuple(islice(further, max(0, POOL - len(suite.seeds))))
+        self.suite, self.beside = suite.model_copy(update={"seeds": pool}), beside
+        self.first_seeds = suite.seeds[:1] if isinstance(suite, PacketSuite) else suite.seeds
+        cases = [case for case in suite.cases if getattr(case.scenario, "uses_agent", True)]
+        shares = {case.name: _shares(suite, case, pool) for case in cases}
+        rows = {name: spread(drawn, MOST_RUNS) if drawn.size else list(range(MOST_RUNS)) for name, drawn in shares.items()}
+        self._seeds = {name: [pool[row] for row in rows[name]] for name in rows}
+        terms = {name: polynomials(shares[name][rows[name]]) for name in rows}
         self._values: dict[tuple[str, str, int], float | None] = {}
-        scenarios = [case.name for case in suite.cases if getattr(case.scenario, "uses_agent", True)]
+        others = partial(self._runs, beside) if beside else None
         self.plans = {
-            label: Plan(scenarios, half_width, partial(self._runs, label), partial(self._runs, beside) if beside else None)
+            label: Plan(list(rows), half_width, partial(self._runs, label), others, lambda name, n: terms[name][:n])
             for label in labels
             if label != beside
         }
 
     def _runs(self, label: str, scenario: str, n: int) -> list[float | None] | None:
-        keys = [(label, scenario, seed) for seed in self.suite.seeds[:n]]
+        keys = [(label, scenario, seed) for seed in self._seeds[scenario][:n]]
         return [self._values[key] for key in keys] if all(key in self._values for key in keys) else None
 
     def next_runs(self, records: Iterable[CellData]) -> Iterator[tuple[str, str, int]]:
@@ -191,7 +253,7 @@ class Plans:
             plan.advance()
             for scenario, n in zip(plan.scenarios, plan.counts.tolist(), strict=True):
                 for one in filter(None, (label, self.beside)):
-                    yield from (key for seed in self.suite.seeds[:n] if (key := (one, scenario, seed)) not in self._values)
+                    yield from (key for seed in self._seeds[scenario][:n] if (key := (one, scenario, seed)) not in self._values)
 
     @property
     def finished(self) -> bool:
