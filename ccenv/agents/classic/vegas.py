@@ -8,7 +8,8 @@ step of one segment is taken at once instead of spread over the next round; loss
 own fine-grained timer; the initial window is that of RFC 6928.
 
 With ``linux_module`` it is tcp_vegas of Linux: the smallest RTT of a round counts, the difference is divided by BaseRTT and not
-by RTT, in whole segments, slow start doubles in every round, and a loss halves.
+by RTT, in whole segments, slow start doubles in every round, and a loss halves. With ``prr`` recovery ends
+at ssthresh, half of what was in flight, with the module or without.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Export of 4CP (``fourcp_fixed``, ``fourcp_auto``) as one C file (``fourcp.bpf.c.in``), and the same computation in integers.
 
 [4CP] s.5.2 has it as a module of a kernel that is not public. The rule is that of ``ccenv.agents.classic.fourcp``, rounded:
-a time-out is what the kernel says it is, an episode lasts until what was in flight at its first loss is delivered or found
-lost, as in the curve engine, and one ACK adapts the target by at most 1/64.
+time-outs and episodes of fast recovery are the kernel's, and one ACK adapts the target by at most 1/64.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class FourcpTwin:
         self.is_rate_based, self.has_timeouts = (bool(sender.parameters.get(key)) for key in ("rate_based", "pftk"))
         self.wnd_q32 = self.window_q32 = c["FIRST_Q32"]
         self.ssthresh_q32, self.tarp_q48 = c["MOST_Q32"], c["TARP_Q48"]
-        self.updates = self.srtt_q8 = self.recover = self.pacing_rate_Bps = self.cwnd = 0
+        self.updates = self.srtt_q8 = self.pacing_rate_Bps = self.cwnd = 0
         self.slow_start = 1
         self._last: dict[str, int] | None = None
 
@@ -105,10 +104,7 @@ class FourcpTwin:
         states = []
         for ack in acks:
             values = {name: int(ack[name]) for name in ACK_DTYPE.names or ()}
-            values["answer"] %= _U32
-            if self._last is None:
-                self.recover = values["delivered"]
-            else:
+            if self._last is not None:
                 self._take(values, self._last)
             self._last = values
             self._set_window(min(max(values["mss"], 1), 16383))
@@ -117,19 +113,18 @@ class FourcpTwin:
 
     def _take(self, ack: dict[str, int], last: dict[str, int]) -> None:
         acked, lost = ((ack[name] - last[name]) % _U32 for name in ("delivered", "lost"))
-        late = ack["answer"] != last["answer"]
-        if lost or late:
-            self._lose(lost, ack, late)
+        (timeouts, episodes, recovers), (old_timeouts, old_episodes, _) = (_split(one["answer"]) for one in (ack, last))
+        if episodes != old_episodes:
+            self._lose(lost, ack)
+        if timeouts != old_timeouts:
+            self.ssthresh_q32, self.window_q32, self.slow_start = self._in_force_q32(), 1 << 32, 1
         acked = min(acked, _MOST_ACKED)
         if acked and ack["rtt_us"] >= 0:
             sample_q8 = min(max(ack["rtt_us"], 1), _MOST_US) << 8
             share_q16 = min((acked << 32) // (self.constants["RATE_WINDOWS"] * self.window_q32 >> 16), 1 << 16)
             self.srtt_q8 = self.srtt_q8 + ((sample_q8 - self.srtt_q8) * share_q16 >> 19) if self.srtt_q8 else sample_q8
-        if acked and not ack["app_limited"] and not self._in_episode(ack):
+        if acked and not ack["app_limited"] and not recovers:
             self._grow(acked)
-
-    def _in_episode(self, ack: dict[str, int]) -> bool:
-        return (ack["delivered"] - self.recover) % _U32 >= 1 << 31
 
     def _in_force_q32(self) -> int:
         return min(max(self.wnd_q32, self.constants["LEAST_Q32"]), self.constants["MOST_Q32"])
@@ -155,22 +150,15 @@ class FourcpTwin:
         self.tarp_q48 = min(max(tarp, _LEAST_TARP_Q48), _MOST_TARP_Q48)
         self.updates = min(self.updates + acked, c["GAIN_UPDATES"])
 
-    def _lose(self, lost: int, ack: dict[str, int], late: bool) -> None:
+    def _lose(self, lost: int, ack: dict[str, int]) -> None:
         c, inverse_q16 = self.constants, (2**64 - 1) // self.tarp_q48
-        if self._in_episode(ack):
-            self.recover = (self.recover - lost) % _U32
+        if self.slow_start and self.ssthresh_q32 == c["MOST_Q32"]:
+            self.wnd_q32 = min(ack["in_flight"] + lost, 1 << 31) << 31
         else:
-            if self.slow_start and self.ssthresh_q32 == c["MOST_Q32"]:
-                self.wnd_q32 = min(ack["in_flight"] + lost, 1 << 31) << 31
-            else:
-                bound_q28 = c["BOUND_Q28"] or min(c["BOUND_Q12"] * inverse_q16, 1 << 58)
-                drop_q32 = (inverse_q16 << 23) // (self.window_q32 >> 16) << 9
-                self.wnd_q32 = min(max(self.wnd_q32 - drop_q32, -(bound_q28 << 4)), c["MOST_Q32"])
-            self.slow_start, self.window_q32 = 0, self._in_force_q32()
-            self.recover = (ack["delivered"] + ack["in_flight"]) % _U32
-        if late:
-            self.recover = ack["delivered"]
-            self.ssthresh_q32, self.window_q32, self.slow_start = self._in_force_q32(), 1 << 32, 1
+            bound_q28 = c["BOUND_Q28"] or min(c["BOUND_Q12"] * inverse_q16, 1 << 58)
+            drop_q32 = (inverse_q16 << 23) // (self.window_q32 >> 16) << 9
+            self.wnd_q32 = min(max(self.wnd_q32 - drop_q32, -(bound_q28 << 4)), c["MOST_Q32"])
+        self.slow_start, self.window_q32 = 0, self._in_force_q32()
 
     def _set_window(self, mss: int) -> None:
         cwnd, self.pacing_rate_Bps = self.window_q32 >> 32, _NO_RATE
@@ -179,6 +167,11 @@ class FourcpTwin:
             self.pacing_rate_Bps = max(min(pace_q26, 1 << 43) * 1_000_000 >> 26, 1)
             cwnd = self.window_q32 >> 31
         self.cwnd = min(max(cwnd, 1), _U32 - 1)
+
+
+def _split(answer: int) -> tuple[int, int, bool]:
+    """Return what ``answer`` of ACK_DTYPE says of 4CP: time-outs, loss episodes, whether fast recovery lasts (host.h)."""
+    return answer % _U32, (answer >> 32) % (1 << 31), bool(answer >> 63)
 
 
 def friendly_q16(tarp_q48: int, has_timeouts: bool) -> int:

@@ -38,7 +38,7 @@ struct ccenv_seen {
 	u64 now_us;
 	s32 rtt_us; /* of the newest acknowledged packet; negative: none */
 	u32 delivered, lost, data_segs_out, in_flight, app_limited, reord_seen, mss;
-	u64 answer; /* of a chooser outside; of 4CP the number of time-outs */
+	u64 answer; /* of a chooser outside; of 4CP: bits 0 to 31 time-outs, 32 to 62 loss episodes, 63: fast recovery lasts */
 };
 
 #ifdef EVER_DELAY
@@ -77,6 +77,8 @@ static void ccenv_see(struct ccenv_sender *s, const struct ccenv_seen *seen)
 	host_choice.answer = seen->answer;
 #elif defined(FOURCP)
 	s->flow.timeouts = seen->answer;
+	s->flow.episodes = seen->answer >> 32 & 0x7fffffff;
+	s->flow.state = seen->answer >> 63 ? RECOVERING : 0;
 #endif
 }
 
