@@ -186,6 +186,18 @@ def test_a_damaged_or_forged_data_set_is_one_line(tmp_path: Path) -> None:
                 make_data(config, tmp_path)
         file.write_bytes(kept)
     assert len(load_data(folder).rewards) == 12
+    for name, said in (("data/99999", r"data/99999 is no file of this data set"), ("data/0/part-1.arrow", "files of chunk 0")):
+        (folder / name).write_bytes(b"")
+        with pytest.raises(InputError, match=said):
+            make_data(config, tmp_path)
+        (folder / name).unlink()
+    journal = folder / "chunks.jsonl"
+    kept = journal.read_text()
+    journal.write_text(kept.replace('"reward_sum":', '"reward_sum":1'))
+    with pytest.raises(InputError, match=r"chunks.jsonl.*--fresh"):
+        make_data(config, tmp_path)
+    journal.write_text(kept)
+    assert make_data(config, tmp_path)["made_transitions"] == 0
 
 
 def test_the_shipped_configs_are_read() -> None:

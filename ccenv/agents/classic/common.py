@@ -1,7 +1,8 @@
 """Code shared by classic CCAs: constants, windowed filters, the factory, Proportional Rate Reduction and HyStart++.
 
 PRR (RFC 9937): in fast recovery send in proportion to deliveries, down to ssthresh. Deviations: no ACK is safe (SafeACK of
-s.6), because signals do not have the cumulative acknowledgement. What was sent follows from what is in flight.
+s.6), because signals do not have the cumulative acknowledgement; what was sent follows from what is in flight; the ACK that
+starts recovery does not count as delivered, so a recovery sends one segment less.
 
 HyStart++ (RFC 9406): leave slow start when the RTT rises, through a phase of slower growth. Deviations: no limit on the bytes
 that one ACK counts for (L of s.4.3, which is infinite for paced senders), as CCAs here count bytes; a round is a round trip of

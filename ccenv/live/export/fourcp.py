@@ -30,7 +30,7 @@ STATE_DTYPE = np.dtype(
     ],
     align=True,
 )
-MOST_GAIN = 2.0**-10
+LEAST_GAIN, MOST_GAIN = 2.0**-44, 2.0**-10  # the least has four bits
 MOST_SEGMENTS = 1 << 30
 _NAMES = ("fourcp_fixed", "fourcp_auto")
 _U32, _NO_RATE = 2**32, 2**64 - 1
@@ -70,6 +70,9 @@ def export_constants(sender: ClassicSender) -> dict[str, int]:
     for key, most in (("maxcwnd_mss", MOST_SEGMENTS), ("first_gain", MOST_GAIN), ("last_gain", MOST_GAIN)):
         if p.get(key, 0.0) > most:
             raise ExportError(f"{sender!r}: {key} is {p[key]:g}; at most {most:g} fits 64 bits")
+    for key in ("first_gain", "last_gain"):
+        if 0.0 < p.get(key, 0.0) < LEAST_GAIN:
+            raise ExportError(f"{sender!r}: {key} is {p[key]:g}; at least {LEAST_GAIN:g}, or 0, is written")
     most = min(p["maxcwnd_mss"], MOST_SEGMENTS)
     bound = -math.log(p["false_positives"]) / (p["mincwnd_mss"] * detector_root(p["loss_ratio"]) * p["loss_ratio"])
     return {
@@ -137,7 +140,7 @@ class FourcpTwin:
             return
         self.wnd_q32 = min(self.wnd_q32 + min((acked << 48) // (self.window_q32 >> 16), 1 << 32), self.constants["MOST_Q32"])
         self.window_q32 = self._in_force_q32()
-        if self.constants["FIRST_GAIN_Q48"]:
+        if self.constants["FIRST_GAIN_Q48"] or self.constants["LAST_GAIN_Q48"]:
             self._adapt(acked)
 
     def _adapt(self, acked: int) -> None:

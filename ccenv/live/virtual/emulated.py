@@ -88,6 +88,7 @@ def make_computer(scenario: LiveScenario, folder: str | None) -> Guest:
 
     Raises LiveError for a missing emulator, kernel, module or library; ExportError for a missing compiler.
     """
+    exported = {i: export_flow(i, flow, scenario) for i, flow in enumerate(scenario.flows) if kernel_cca(flow.sender) is None}
     qemu = shutil.which(QEMU)
     if qemu is None:
         raise LiveError(f"virtual: exported programs need an emulated kernel, and there is no {QEMU}; {INSTALL_QEMU}")
@@ -99,7 +100,7 @@ def make_computer(scenario: LiveScenario, folder: str | None) -> Guest:
     for index, flow in enumerate(scenario.flows):
         name = kernel_cca(flow.sender)
         if name is None:
-            name, text = export_flow(index, flow, scenario)
+            name, text = exported[index]
             files[f"{name}.o"] = compile_bpf(text)
         elif (module := read_module(modules, f"net/ipv4/tcp_{name}.ko")) is not None:
             files[f"tcp_{name}.ko"] = module

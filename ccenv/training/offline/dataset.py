@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.errors import CcenvError, InputError, one_line
-from ccenv.base.files import Format, json_bytes, make_folder, plain, write_atomic
+from ccenv.base.files import Format, hash_value, json_bytes, make_folder, plain, write_atomic
 from ccenv.base.foreign import read_json
 from ccenv.base.provenance import VERSION, code_hash
 from ccenv.base.store import ResultFolder
@@ -32,7 +32,7 @@ from ccenv.training.path_sets import PathSet, path_seed
 CHUNKS = "chunks.jsonl"
 FORMAT = Format("ccenv-data", 1, "a data set", older="--fresh makes it anew", indent=None)
 METADATA, EPISODE = "metadata.json", "part-0.arrow"
-_KEYS = {"part", "episodes", "transitions", "reward_sum", "sha256", "broken"}
+_KEYS = {"part", "episodes", "transitions", "reward_sum", "sha256", "broken", "line_sha256"}
 Report = Callable[[int, int], None]
 
 
@@ -120,6 +120,8 @@ def make_data(
         for chunk, same in enumerate(workers.map(_is_stored, stored)):
             if not same:
                 raise InputError(f"{folder}: the files of chunk {chunk} are not those that were made: --fresh makes them anew")
+        for name in sorted({*os.listdir(folder_data)} - {METADATA, *map(str, range(_first_episode(config, len(chunks))))}):
+            raise InputError(f"{folder}: data/{name} is no file of this data set: remove it, or --fresh makes the set anew")
         worker_cpu_s, new = 0.0, 0
         tasks = [(folder_data, config, chunk, *chunks[chunk]) for chunk in range(finished, len(chunks))]
         for line, cpu_s in workers.map(_make_chunk, tasks):
@@ -137,7 +139,11 @@ def make_data(
 
 
 def _is_line(line: Any) -> bool:
-    return isinstance(line, dict) and set(line) == _KEYS and all(type(line[key]) is int for key in ("part", "episodes"))
+    return isinstance(line, dict) and set(line) == _KEYS and line["line_sha256"] == _hash_line(line)
+
+
+def _hash_line(line: dict[str, Any]) -> str:
+    return hash_value({key: value for key, value in line.items() if key != "line_sha256"})
 
 
 def _make_chunk(task: tuple[str, DataConfig, int, int, int]) -> tuple[dict[str, Any], float]:
@@ -164,7 +170,7 @@ def _make_chunk(task: tuple[str, DataConfig, int, int, int]) -> tuple[dict[str, 
         "sha256": digest.hexdigest(),
         "broken": broken,
     }
-    return line, time.process_time() - cpu_s
+    return line | {"line_sha256": _hash_line(line)}, time.process_time() - cpu_s
 
 
 def _first_episode(config: DataConfig, chunk: int) -> int:
@@ -222,9 +228,11 @@ def _write_episode(
 
 
 def _hash_chunk(data: str, config: DataConfig, chunk: int) -> str:
-    """Return the hash of the files of a chunk, as :func:`_make_chunk` wrote them. Raises OSError."""
+    """Return the hash of the files of a chunk, as :func:`_make_chunk` wrote them; empty if there are others. Raises OSError."""
     digest = hashlib.sha256()
     for number in range(_first_episode(config, chunk), _first_episode(config, chunk + 1)):
+        if {*os.listdir(FilePath(data, str(number)))} != {EPISODE, METADATA}:
+            return ""
         files = (FilePath(data, str(number), name) for name in (EPISODE, METADATA))
         digest.update(hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest())
     return digest.hexdigest()

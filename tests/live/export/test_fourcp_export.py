@@ -123,6 +123,7 @@ def test_the_window_of_tcp_is_that_of_the_formula(loss, pftk):
     ("arguments", "words"),
     [
         ("fourcp_auto:first_gain=0.1", "first_gain is 0.1; at most 0.000976562 fits 64 bits"),
+        ("fourcp_auto:last_gain=1e-15", "last_gain is 1e-15; at least 5.68434e-14, or 0, is written"),
         ("fourcp_auto -s jitter_s=10ms", "takes no -s jitter_s: it has no D"),
         ("fourcp_auto -s rtt_s=40ms", "takes no -s rtt_s: it needs no Rm"),
         ("fourcp_fixed -s chooser=lo", "takes no -s chooser: nobody chooses"),
