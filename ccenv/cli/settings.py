@@ -409,7 +409,7 @@ EXAMPLES: dict[str, str] = {
     "chooser": "middle", "tries": "3", "seed": "1", "duration_s": "10s", "moves": "runs/attack/copa/corners.moves.npz",
     "profile": "linux", "packet_log": "packets.npz", "length_s": "60s", "adversary": "legal", "limit": "2min",
     "variables": "variables.svg", "step_ms": "0.05", "mixes": "bbr1,bbr1/reno", "disciplines": "red", "buffers_bdp": "1,6",
-    "threads": "2", "steps": "0.01,0.05",
+    "threads": "2", "steps": "0.01,0.05", "kernel": "linux-6.12",
 }  # fmt: skip
 """Option or key -> a value, where neither the default nor the help of a command shows one."""
 
