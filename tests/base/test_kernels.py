@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -204,6 +205,37 @@ class TestFolder:
         cache._evict_old_states(tmp_path / "m.a-1")
         left = {folder.name for folder in tmp_path.iterdir()}
         assert left == {"m.b-1", "m.a-1", "m.a-2", *(f"m.a-x{i}" for i in range(6))}
+
+
+READS = """
+import sys
+import numpy as np
+from ccenv.base.kernels.decorator import kernel
+
+@kernel
+def find(rows, n):
+    return rows[0].value if n == 0 else find(rows, n - 1)
+
+@kernel
+def read(rows, n):
+    return find(rows, n)
+
+for names in sys.argv[1:]:
+    rows = np.zeros(1, [(name, "f8") for name in names.split()])
+    rows["value"] = 7
+    print(read(rows, 5), end=" ")
+"""
+
+
+def test_machine_code_of_two_processes_does_not_mix_in_a_third(tmp_path: Path) -> None:
+    (tmp_path / "reads.py").write_text(READS)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def read(*records: str) -> str:
+        command = [sys.executable, tmp_path / "reads.py", *records]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    assert [read("value"), read("other value"), read("value", "other value")] == ["7.0 ", "7.0 ", "7.0 7.0 "]
 
 
 def test_a_compilation_is_announced_once_and_its_time_is_kept(tmp_path, monkeypatch, capsys):
