@@ -51,8 +51,8 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
     init, on_ack, on_loss, on_tick = compiled(sender)
     state = fresh_state(sender, mss_bytes=mss, seed=seed)
     init(state)
-    ack, loss, tick = (np.zeros(1, d).view(np.recarray)[0] for d in (ACK, LOSS, TICK))
-    ack.mss_bytes = loss.mss_bytes = tick.mss_bytes = mss
+    ack, loss, tick = (np.zeros(1, d)[0] for d in (ACK, LOSS, TICK))  # as records they are written slowly
+    ack["mss_bytes"] = loss["mss_bytes"] = tick["mss_bytes"] = mss
 
     out, now_s, seq, free_s, last_ack_at_s = Run(), 0.0, 0, 0.0, 0.0
     next_send_s = 0.0
@@ -71,24 +71,24 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
         nonlocal inflight, episode_end_seq, found_lost, newest_lost
         found_lost += len(lost) * mss
         if sender.per_packet:
-            loss.tx_inflight_bytes, loss.lost_since_bytes = lost[0].inflight_bytes, found_lost - lost[0].lost_bytes
-            loss.contiguous = float(lost[0].seq - 1 == newest_lost)
+            loss["tx_inflight_bytes"], loss["lost_since_bytes"] = lost[0].inflight_bytes, found_lost - lost[0].lost_bytes
+            loss["contiguous"] = float(lost[0].seq - 1 == newest_lost)
             newest_lost = lost[0].seq
         for p in lost:
             del outstanding[p.seq]
         inflight -= len(lost) * mss
-        before = state.cwnd_bytes
-        loss.now_s, loss.lost_bytes, loss.inflight_bytes = now_s, len(lost) * mss, inflight
-        loss.delivered_bytes, loss.timeout = delivered, float(timeout)
-        loss.new_episode = float(max(p.seq for p in lost) > episode_end_seq)
-        if loss.new_episode:
+        before = state["cwnd_bytes"]
+        loss["now_s"], loss["lost_bytes"], loss["inflight_bytes"] = now_s, len(lost) * mss, inflight
+        loss["delivered_bytes"], loss["timeout"] = delivered, float(timeout)
+        loss["new_episode"] = float(max(p.seq for p in lost) > episode_end_seq)
+        if loss["new_episode"]:
             episode_end_seq = seq - 1
         on_loss(state, loss)
-        out.losses.append((now_s, loss.lost_bytes, before, state.cwnd_bytes, loss.new_episode))
+        out.losses.append((now_s, loss["lost_bytes"], before, state["cwnd_bytes"], loss["new_episode"]))
 
     while now_s < seconds:
         # Send what window and pacing allow.
-        while inflight + mss <= state.cwnd_bytes + 1e-6 and next_send_s <= now_s + 1e-12:
+        while inflight + mss <= state["cwnd_bytes"] + 1e-6 and next_send_s <= now_s + 1e-12:
             if inflight == 0.0:
                 delivered_s = first_sent_s = now_s
             inflight += mss
@@ -100,9 +100,9 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
                 last_ack_at_s = max(last_ack_at_s, free_s + rtt_s + extra)
                 heapq.heappush(events, (last_ack_at_s, seq))
             seq += 1
-            gap_s = 0.0 if np.isinf(state.pacing_rate_Bps) else mss / state.pacing_rate_Bps
+            gap_s = 0.0 if np.isinf(state["pacing_rate_Bps"]) else mss / state["pacing_rate_Bps"]
             next_send_s = max(next_send_s, now_s) + gap_s
-        if inflight + mss <= state.cwnd_bytes + 1e-6 and next_send_s < wake_s:
+        if inflight + mss <= state["cwnd_bytes"] + 1e-6 and next_send_s < wake_s:
             wake_s = next_send_s
             heapq.heappush(events, (wake_s, -2))
         now_s, kind = heapq.heappop(events)
@@ -114,8 +114,8 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
             if inflight > 0 and now_s - last_progress_s > max(RTO_S, 2 * min(min_rtt_s, 10.0)):
                 take_losses(list(outstanding.values()), timeout=True)
                 last_progress_s = now_s
-            tick.now_s, tick.dt_s, tick.inflight_bytes = now_s, TICK_S, inflight
-            tick.delivered_bytes, tick.min_rtt_s = delivered, min_rtt_s
+            tick["now_s"], tick["dt_s"], tick["inflight_bytes"] = now_s, TICK_S, inflight
+            tick["delivered_bytes"], tick["min_rtt_s"] = delivered, min_rtt_s
             on_tick(state, tick)
             continue
         packet = outstanding.pop(kind, None)
@@ -127,18 +127,18 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
         min_rtt_s, last_progress_s = min(min_rtt_s, rtt), now_s
         interval_s = max(now_s - packet.delivered_s, packet.sent_s - packet.first_sent_s)
         first_sent_s, delivered_s = packet.sent_s, now_s
-        ack.now_s, ack.acked_bytes, ack.delivered_bytes = now_s, mss, delivered
-        ack.rtt_s, ack.min_rtt_s = rtt, min_rtt_s
-        ack.delivery_rate_Bps = (delivered - packet.delivered_bytes) / interval_s
-        ack.inflight_bytes = inflight
-        ack.prior_delivered_bytes = packet.delivered_bytes
+        ack["now_s"], ack["acked_bytes"], ack["delivered_bytes"] = now_s, mss, delivered
+        ack["rtt_s"], ack["min_rtt_s"] = rtt, min_rtt_s
+        ack["delivery_rate_Bps"] = (delivered - packet.delivered_bytes) / interval_s
+        ack["inflight_bytes"] = inflight
+        ack["prior_delivered_bytes"] = packet.delivered_bytes
         if sender.per_packet:
-            ack.tx_inflight_bytes, ack.lost_since_bytes = packet.inflight_bytes, found_lost - packet.lost_bytes
-        ack.round_start = float(packet.delivered_bytes >= next_round_bytes)
-        if ack.round_start:
+            ack["tx_inflight_bytes"], ack["lost_since_bytes"] = packet.inflight_bytes, found_lost - packet.lost_bytes
+        ack["round_start"] = float(packet.delivered_bytes >= next_round_bytes)
+        if ack["round_start"]:
             next_round_bytes = delivered
         on_ack(state, ack)
-        out.rows.append((now_s, state.cwnd_bytes, rtt, inflight, delivered, state.pacing_rate_Bps))
+        out.rows.append((now_s, state["cwnd_bytes"], rtt, inflight, delivered, state["pacing_rate_Bps"]))
         if watch:
             out.states.append([float(state[name]) for name in watch])
         lost = []

@@ -26,9 +26,9 @@ def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
     return state
 
 
-def signal(dtype, **values):
-    """Return one signal record."""
-    record = np.zeros(1, dtype).view(np.recarray)[0]
+def signal(dtype, as_record=True, **values):
+    """Return one signal, as a record for plain Python; numba takes it without that, which is made sooner."""
+    record = np.zeros(1, dtype).view(np.recarray)[0] if as_record else np.zeros(1, dtype)[0]
     record["mss_bytes"] = 1500.0
     for name, value in values.items():
         record[name] = value
@@ -183,23 +183,23 @@ class Steady:
     def step(self, **values):
         """Acknowledge one piece of the window."""
         self.now_s += self.rtt_s / self.pieces
-        size = self.state.cwnd_bytes / self.pieces
+        cwnd_bytes = self.state["cwnd_bytes"]
+        size = cwnd_bytes / self.pieces
         self.delivered += size
-        start = float(self.count % self.pieces == 0)
-        self.count += 1
         given = {
             "now_s": self.now_s,
             "acked_bytes": size,
             "delivered_bytes": self.delivered,
             "rtt_s": self.rtt_s,
             "min_rtt_s": self.rtt_s,
-            "delivery_rate_Bps": self.state.cwnd_bytes / self.rtt_s,
-            "inflight_bytes": self.state.cwnd_bytes - size,
-            "round_start": start,
-            "prior_delivered_bytes": max(0.0, self.delivered - self.state.cwnd_bytes),
-            "tx_inflight_bytes": self.state.cwnd_bytes,
+            "delivery_rate_Bps": cwnd_bytes / self.rtt_s,
+            "inflight_bytes": cwnd_bytes - size,
+            "round_start": float(self.count % self.pieces == 0),
+            "prior_delivered_bytes": max(0.0, self.delivered - cwnd_bytes),
+            "tx_inflight_bytes": cwnd_bytes,
         }
-        self.on_ack(self.state, ack(**(given | values)))
+        self.count += 1
+        self.on_ack(self.state, signal(ACK, as_record=False, **(given | values)))
 
     def rounds(self, n, **values):
         for _ in range(n * self.pieces):
