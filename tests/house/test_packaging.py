@@ -70,6 +70,7 @@ def test_the_wheel_has_licence_command_and_readme(wheel: zipfile.ZipFile) -> Non
     assert "Description-Content-Type: text/markdown" in wheel.read(files["METADATA"]).decode()
 
 
+@cache
 def imported_distributions() -> dict[str, str]:
     """Map each distribution that the library imports to one file that does."""
     providers = metadata.packages_distributions()
