@@ -13,6 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ccenv.agents.callbacks import make_record
 from ccenv.base.kernels.decorator import kernel
 
 CBR_DELAY, CCAC = 0, 1
@@ -26,130 +27,92 @@ ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds larger 
 FIRST_PORT = 20_000  # of the senders
 FIRST_SINK_PORT = 30_000
 
-RUN_DTYPE = np.dtype(
-    [
-        ("n_flows", "<i8"),
-        ("model", "<i8"),
-        ("seed", "<f8"),
-        ("mss_bytes", "<f8"),
-        ("link_rate_Bps", "<f8"),
-        ("link_delay_s", "<f8"),
-        ("buffer_bytes", "<f8"),
-        ("near_fd", "<i8"),  # device of the senders
-        ("far_fd", "<i8"),  # device of the receivers
-        ("header_bytes", "<i8"),  # before the IP header
-        ("base_ns", "<i8"),  # clock at time 0
-        ("virtual", "<i8"),  # GIVEN: the caller gives the time; STAMPED: packets of a guest carry theirs
-        ("play_kind", "<i8"),
-        ("play_s", "<f8"),  # between two decisions of an adversary
-        ("play_steps", "<i8"),  # decisions taken
-        ("steps", "<i8"),  # of the grid of ccac, taken
-        ("step_s", "<f8"),
-        ("end_s", "<f8"),  # no decision, step or row of the log after it
-        # packets
-        ("n_free", "<i8"),
-        ("overruns", "<i8"),  # packets that found no room in a ring
-        ("written", "<i8"),
-        ("late_max_s", "<f8"),
-        # punctuality
-        ("stall_s", "<f8"),  # a turn that is later is a stall
-        ("turn_late_s", "<f8"),  # the largest release error of this turn
-        ("expected_s", "<f8"),  # when the clock should be read next: after the wait that was asked for
-        ("jump_s", "<f8"),  # the longest time between two readings, waits that were asked for not counted
-        ("schedule_fd", "<i8"),  # schedstat of the loop's thread; -1: none
-        ("schedule_at", "<i8"),
-        ("queued_s", "<f8"),  # for how long the thread had waited for a core, by the newest reading; negative: not known
-        ("next_reading_s", "<f8"),
-        # link
-        ("busy_until_s", "<f8"),
-        ("accepted", "<i8"),
-        ("begun", "<i8"),
-        ("departed", "<i8"),
-        ("next_change", "<i8"),
-        ("arrived_bytes", "<f8"),
-        ("dropped_bytes", "<f8"),
-        ("served_bytes", "<f8"),
-        ("queue_byte_s", "<f8"),
-        # arrivals of ccac, in order
-        ("order_head", "<i8"),  # not delivered yet
-        ("order_seen", "<i8"),  # not yet part of a step
-        ("order_tail", "<i8"),
-        ("delivered", "<i8"),  # packets
-        # logs
-        ("log_s", "<f8"),
-        ("log_rows", "<i8"),
-        ("event_rows", "<i8"),
-        # addresses
-        ("slab_at", "<i8"),
-        ("clock_at", "<i8"),
-        ("wait_at", "<i8"),
-        ("poll_at", "<i8"),
-        ("info_at", "<i8"),
-        ("zeros_at", "<i8"),
-        ("view_at", "<i8"),
-        ("view_bytes", "<i8"),
-        ("move_at", "<i8"),
-        ("move_bytes", "<i8"),
-        ("words_at", "<i8"),
-        ("words_bytes", "<i8"),
-        ("ring_at", "<i8"),  # of tokens
-        ("init_at", "<i8"),  # of a scripted adversary
-        ("play_at", "<i8"),
-    ]
+RUN_DTYPE = make_record(
+    """
+    i8 n_flows model
+    f8 seed mss_bytes link_rate_Bps link_delay_s buffer_bytes
+    i8 near_fd  # device of the senders
+    i8 far_fd  # device of the receivers
+    i8 header_bytes  # before the IP header
+    i8 base_ns  # clock at time 0
+    i8 virtual  # GIVEN: the caller gives the time; STAMPED: packets of a guest carry theirs
+    i8 play_kind
+    f8 play_s  # between two decisions of an adversary
+    i8 play_steps  # decisions taken
+    i8 steps  # of the grid of ccac, taken
+    f8 step_s
+    f8 end_s  # no decision, step or row of the log after it
+    # packets
+    i8 n_free
+    i8 overruns  # packets that found no room in a ring
+    i8 written
+    f8 late_max_s
+    # punctuality
+    f8 stall_s  # a turn that is later is a stall
+    f8 turn_late_s  # the largest release error of this turn
+    f8 expected_s  # when the clock should be read next: after the wait that was asked for
+    f8 jump_s  # the longest time between two readings, waits that were asked for not counted
+    i8 schedule_fd  # schedstat of the loop's thread; -1: none
+    i8 schedule_at
+    f8 queued_s  # for how long the thread had waited for a core, by the newest reading; negative: not known
+    f8 next_reading_s
+    # link
+    f8 busy_until_s
+    i8 accepted begun departed next_change
+    f8 arrived_bytes dropped_bytes served_bytes queue_byte_s
+    # arrivals of ccac, in order
+    i8 order_head  # not delivered yet
+    i8 order_seen  # not yet part of a step
+    i8 order_tail
+    i8 delivered  # packets
+    # logs
+    f8 log_s
+    i8 log_rows event_rows
+    # addresses
+    i8 slab_at clock_at wait_at poll_at info_at zeros_at view_at view_bytes move_at move_bytes words_at words_bytes
+    i8 ring_at  # of tokens
+    i8 init_at  # of a scripted adversary
+    i8 play_at
+    """
 )
 
 HOST, MACHINE, BACKLOG, UNKNOWN = range(4)  # causes of a late emulator
 STALLS = ("host", "machine", "emulator", "unknown")
 STALL_DTYPE = np.dtype([("count", "<i8"), ("longest_s", "<f8")])
 
-FLOW_DTYPE = np.dtype(
-    [
-        ("sender_fd", "<i8"),
-        ("sink_fd", "<i8"),
-        ("start_s", "<f8"),
-        ("stop_s", "<f8"),
-        ("size_bytes", "<f8"),  # of payload; infinite: always more
-        ("access_s", "<f8"),
-        ("return_s", "<f8"),
-        ("forward_s", "<f8"),  # between the link and the box
-        ("loss_rate", "<f8"),
-        ("boxed", "<i8"),  # an adversary holds its packets
-        ("ack_every", "<i8"),  # packets that an ACK stands for
-        ("ack_timeout_s", "<f8"),
-        # state
-        ("open", "<i8"),
-        ("offered_bytes", "<f8"),
-        ("first_seq", "<i8"),
-        ("transmissions", "<i8"),
-        ("last_delivered", "<i8"),
-        ("last_sent_s", "<f8"),  # when it was sent
-        ("delivered", "<i8"),  # packets written to the receiver
-        ("access_head", "<i8"),
-        ("access_tail", "<i8"),
-        ("forward_head", "<i8"),  # not written yet
-        ("forward_due", "<i8"),  # not released yet
-        ("forward_tail", "<i8"),
-        ("beside_head", "<i8"),
-        ("beside_tail", "<i8"),
-        ("back_head", "<i8"),
-        ("back_tail", "<i8"),
-        ("finished_s", "<f8"),
-        # ACKs that the receiver keeps
-        ("kept_slot", "<i8"),  # the newest one; -1: none
-        ("kept_packets", "<f8"),  # that it acknowledges
-        ("kept_until_s", "<f8"),
-        ("acked", "<i8"),  # the newest acknowledgement number; -1: none yet
-        ("had_gap", "<i8"),  # the ACK before reported packets beyond a gap
-        # counts
-        ("payload_bytes", "<f8"),  # newly received in order
-        ("segment_bytes", "<f8"),  # payload of a full packet
-        ("dropped_bytes", "<f8"),
-        ("random_lost_bytes", "<f8"),
-        ("rtt_sum_s", "<f8"),
-        ("rtt_samples", "<f8"),
-        ("one_way_sum_s", "<f8"),
-        ("one_way_samples", "<f8"),
-    ]
+FLOW_DTYPE = make_record(
+    """
+    i8 sender_fd sink_fd
+    f8 start_s stop_s
+    f8 size_bytes  # of payload; infinite: always more
+    f8 access_s return_s
+    f8 forward_s  # between the link and the box
+    f8 loss_rate
+    i8 boxed  # an adversary holds its packets
+    i8 ack_every  # packets that an ACK stands for
+    f8 ack_timeout_s
+    # state
+    i8 open
+    f8 offered_bytes
+    i8 first_seq transmissions last_delivered
+    f8 last_sent_s  # when it was sent
+    i8 delivered  # packets written to the receiver
+    i8 access_head access_tail
+    i8 forward_head  # not written yet
+    i8 forward_due  # not released yet
+    i8 forward_tail beside_head beside_tail back_head back_tail
+    f8 finished_s
+    # ACKs that the receiver keeps
+    i8 kept_slot  # the newest one; -1: none
+    f8 kept_packets  # that it acknowledges
+    f8 kept_until_s
+    i8 acked  # the newest acknowledgement number; -1: none yet
+    i8 had_gap  # the ACK before reported packets beyond a gap
+    # counts
+    f8 payload_bytes  # newly received in order
+    f8 segment_bytes  # payload of a full packet
+    f8 dropped_bytes random_lost_bytes rtt_sum_s rtt_samples one_way_sum_s one_way_samples
+    """
 )
 
 # A packet in flight: when it was sent, when it entered the delay element, when it is due at the other end. For an ACK: when the

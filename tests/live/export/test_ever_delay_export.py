@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from acks import random_acks, recorded_acks, states_of
+from ever_delay_twin import STATE_DTYPE, EverDelayTwin, log1p_q31, rate_q6_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,15 +15,7 @@ from ccenv.agents import make_sender
 from ccenv.agents.classic import ever_delay as rules
 from ccenv.agents.sender import ClassicSender
 from ccenv.cli import main as cli
-from ccenv.live.export.ever_delay import (
-    MOST_V,
-    STATE_DTYPE,
-    EverDelayTwin,
-    export_ever_delay,
-    load_ever_delay,
-    log1p_q31,
-    rate_q6_of,
-)
+from ccenv.live.export.ever_delay import MOST_V, export_ever_delay, load_ever_delay
 
 EIGHTH = "fairness=1.97,jitter_rtts=0.125,shares=164"
 SPECS = ("ever_delay:rm_ms=40", f"ever_delay:{EIGHTH},max_share_mbps=100", "ever_delay:unit_ms=60,start_share_mbps=12")

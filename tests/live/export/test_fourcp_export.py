@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from acks import random_acks, recorded_acks, states_of
+from fourcp_twin import STATE_DTYPE, FourcpTwin, friendly_q16
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from ccenv.agents.callbacks import ACK, LOSS
 from ccenv.agents.classic import fourcp as rules
 from ccenv.agents.sender import ClassicSender
 from ccenv.cli import main as cli
-from ccenv.live.export.fourcp import STATE_DTYPE, FourcpTwin, export_fourcp, friendly_q16, load_fourcp
+from ccenv.live.export.fourcp import export_fourcp, load_fourcp
 
 FAST = "first_gain=0.0005,last_gain=0.00005,gain_updates=500"
 SPECS = (
