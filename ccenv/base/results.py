@@ -9,15 +9,10 @@ from ccenv.base.figure import table
 
 
 class TableResult:
-    """A result that is a table. Classes say its rows, and which column names them.
+    """A result that is a table. Classes say its rows, and which column names them."""
 
-    Attributes:
-        row_name: column with the name of a row; empty: rows are numbered.
-        shown: largest number of rows in a notebook.
-    """
-
-    row_name: ClassVar[str] = ""
-    shown: ClassVar[int] = 200
+    row_name: ClassVar[str] = ""  # column with the name of a row; empty: rows are numbered
+    shown: ClassVar[int] = 200  # largest number of rows in a notebook
 
     def to_frame(self) -> Any:
         """Return the rows as a ``pandas.DataFrame``. Raises MissingExtraError without pandas."""

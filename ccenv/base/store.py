@@ -37,11 +37,7 @@ ANY: Any = _Anything()
 
 
 class ResultFolder:
-    """A folder that one process at a time fills, and that the same command resumes; a context that holds its lock.
-
-    Attributes:
-        stored: the record as the context found it; None: there was none.
-    """
+    """A folder that one process at a time fills, and that the same command resumes; a context that holds its lock."""
 
     def __init__(
         self,
@@ -71,7 +67,7 @@ class ResultFolder:
             parts: form of sealed parts.
         """
         self.path, self.what, self.record = path, what, record
-        self.stored: dict[str, Any] | None = None
+        self.stored: dict[str, Any] | None = None  # the record as the context found it; None: there was none
         self._form, self._key, self._fresh, self._owns, self._parts = form, key, fresh, owns, parts
         self._open = ExitStack()
         self._made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -180,15 +176,10 @@ class ResultFolder:
 
 
 class _Seal(StrictModel):
-    """Hashes of a part.
+    """Hashes of a part."""
 
-    Attributes:
-        files: SHA-256 of each file that belongs to the part, by its name in the folder.
-        sha256: of the document without this key.
-    """
-
-    files: dict[str, str]
-    sha256: str
+    files: dict[str, str]  # SHA-256 of each file that belongs to the part, by its name in the folder
+    sha256: str  # of the document without this key
 
 
 def _difference(stored: Any, expected: Any, name: str) -> str:

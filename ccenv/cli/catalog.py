@@ -183,19 +183,13 @@ _PLAIN_FIELDS = {
 
 @dataclass(frozen=True)
 class Item:
-    """One line of ``ccenv list``.
-
-    Attributes:
-        summary: one line.
-        tags: free labels.
-        text: returns it in full.
-    """
+    """One line of ``ccenv list``."""
 
     name: str
     kind: str
-    summary: str
-    tags: tuple[str, ...]
-    text: Callable[[], str]
+    summary: str  # one line
+    tags: tuple[str, ...]  # free labels
+    text: Callable[[], str]  # returns it in full
 
 
 def _models() -> list[Item]:

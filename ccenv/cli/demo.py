@@ -27,41 +27,25 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of the demo.
+    """Settings of the demo."""
 
-    Attributes:
-        config: training run, about a minute.
-        attack: suite with all scripted adversaries.
-        program: belief program to verify.
-        samples: T of the verification.
-    """
-
-    config: str = "quick_sender"
-    attack: str = "attack"
+    config: str = "quick_sender"  # training run, about a minute
+    attack: str = "attack"  # suite with all scripted adversaries
     suite: str = "quick"
-    program: str = "cc_qdel"
-    samples: int = 7
+    program: str = "cc_qdel"  # belief program to verify
+    samples: int = 7  # T of the verification
 
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One step of the demo.
+    """One step of the demo."""
 
-    Attributes:
-        name: in the stage file.
-        what: one line of description.
-        arguments: of the ccenv command, without ``--json``.
-        tell: summarises the command's JSON in one line.
-        save_as: file for the command's JSON, for stages whose output is the input of the next.
-        again: run it every time, because it is quick and depends on all others.
-    """
-
-    name: str
-    what: str
-    arguments: tuple[str, ...]
-    tell: Callable[[dict[str, Any]], str]
-    save_as: Path | None = None
-    again: bool = False
+    name: str  # in the stage file
+    what: str  # one line of description
+    arguments: tuple[str, ...]  # of the ccenv command, without `--json`
+    tell: Callable[[dict[str, Any]], str]  # summarises the command's JSON in one line
+    save_as: Path | None = None  # file for the command's JSON, for stages whose output is the input of the next
+    again: bool = False  # run it every time, because it is quick and depends on all others
 
 
 def make_stages(plan: Plan, out: Path) -> list[DemoStep]:

@@ -27,18 +27,12 @@ EXIT_BROKEN = 1
 
 @dataclass(frozen=True)
 class Check:
-    """One finding.
-
-    Attributes:
-        status: ``"ok"``, ``"missing"`` (optional, ccenv works without) or ``"broken"``.
-        found: version, path or value found.
-        advice: how to fix it; empty if nothing is wrong.
-    """
+    """One finding."""
 
     name: str
-    status: str
-    found: str
-    advice: str = ""
+    status: str  # `"ok"`, `"missing"` (optional, ccenv works without) or `"broken"`
+    found: str  # version, path or value found
+    advice: str = ""  # how to fix it; empty if nothing is wrong
 
 
 def command(

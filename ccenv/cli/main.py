@@ -25,16 +25,12 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Group:
-    """One line of the table of commands.
-
-    Attributes:
-        help: one line for ``ccenv --help``; the command's own help is its docstring.
-        attribute: of the module: a Typer application with sub-commands (``app``), or the function of a single command.
-    """
+    """One line of the table of commands."""
 
     name: str
     module: str
-    help: str
+    help: str  # one line for `ccenv --help`; the command's own help is its docstring
+    # of the module: a Typer application with sub-commands (`app`), or the function of a single command
     attribute: str = "command"
 
 

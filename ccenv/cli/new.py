@@ -17,17 +17,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class Template:
-    """A starting file.
+    """A starting file."""
 
-    Attributes:
-        file: in ``ccenv/cli/templates``.
-        what: one line of description.
-        tries: commands that use it, with ``{file}`` and ``{name}``.
-    """
-
-    file: str
-    what: str
-    tries: tuple[str, ...]
+    file: str  # in `ccenv/cli/templates`
+    what: str  # one line of description
+    tries: tuple[str, ...]  # commands that use it, with `{file}` and `{name}`
 
 
 TEMPLATES = {

@@ -19,21 +19,13 @@ from ccenv.base.settings import kinds_of, read_meanings, read_pairs, read_settin
 
 @dataclass(frozen=True)
 class Source:
-    """Where the settings of a command come from.
+    """Where the settings of a command come from."""
 
-    Attributes:
-        target: function with the same keywords, or model of the command's config file.
-        names: of the function's keywords; none: all fields of the model.
-        more: further settings, by name.
-        configs: folder of shipped configs, for examples.
-        others: what any other key is, if the command takes some.
-    """
-
-    target: str = ""
-    names: tuple[str, ...] = ()
-    more: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    configs: str = ""
-    others: str = ""
+    target: str = ""  # function with the same keywords, or model of the command's config file
+    names: tuple[str, ...] = ()  # of the function's keywords; none: all fields of the model
+    more: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # further settings, by name
+    configs: str = ""  # folder of shipped configs, for examples
+    others: str = ""  # what any other key is, if the command takes some
 
 
 def _own(annotation: Any, default: Any, meaning: str) -> tuple[Any, Any]:

@@ -43,19 +43,12 @@ def counterpart(sender: str) -> str:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A live scenario in an engine.
+    """A live scenario in an engine."""
 
-    Attributes:
-        summary: engine, flows and links as a summary has them.
-        time_s: (rows,) ends of the intervals of the series.
-        rates_mbps: (rows, N) throughput.
-        queue_packets: (rows,) at the ends.
-    """
-
-    summary: dict[str, Any]
-    time_s: np.ndarray
-    rates_mbps: np.ndarray
-    queue_packets: np.ndarray
+    summary: dict[str, Any]  # engine, flows and links as a summary has them
+    time_s: np.ndarray  # (rows,) ends of the intervals of the series
+    rates_mbps: np.ndarray  # (rows, N) throughput
+    queue_packets: np.ndarray  # (rows,) at the ends
 
 
 def simulate_live(scenario: LiveScenario) -> Simulated:

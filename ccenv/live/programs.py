@@ -29,23 +29,14 @@ LEAST_BUFFER_PACKETS = 8  # from which on a loss proves a busy link
 
 @dataclass(frozen=True)
 class LiveSender:
-    """The sender of a flow.
+    """The sender of a flow."""
 
-    Attributes:
-        name: of its congestion control in the kernel.
-        program: the program, if this run loads it.
-        rtt_s: Rm, known to an oracle; None: measured.
-        jitter_s: D that it assumes.
-        chooser: of a shield, see ``export_bpf``.
-        spec: sender whose shield is served by a process.
-    """
-
-    name: str
-    program: Program | None = None
-    rtt_s: float | None = None
-    jitter_s: float = 0.0
-    chooser: str | PolicySender | None = None
-    spec: str | None = None
+    name: str  # of its congestion control in the kernel
+    program: Program | None = None  # the program, if this run loads it
+    rtt_s: float | None = None  # Rm, known to an oracle; None: measured
+    jitter_s: float = 0.0  # D that it assumes
+    chooser: str | PolicySender | None = None  # of a shield, see `export_bpf`
+    spec: str | None = None  # sender whose shield is served by a process
 
     def twin(self) -> Twin:
         """Return the integer reference of the program."""
@@ -120,16 +111,11 @@ def compile_programs(scenario: LiveScenario, senders: list[LiveSender]) -> list[
 
 @dataclass(frozen=True)
 class Recording:
-    """Inputs and decisions of an exported program in a run.
-
-    Attributes:
-        records: ``ccenv.live.system.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
-        cost_ns: mean time per call of its hooks.
-    """
+    """Inputs and decisions of an exported program in a run."""
 
     sender: LiveSender
-    records: np.ndarray
-    cost_ns: dict[str, float]
+    records: np.ndarray  # `ccenv.live.system.loader.RECORD_DTYPE`, one per ACK; the first one is the start of the flow
+    cost_ns: dict[str, float]  # mean time per call of its hooks
 
     def difference(self) -> str | None:
         """Recompute everything with the integer reference (about 0.1 ms per ACK and window); return the first difference."""

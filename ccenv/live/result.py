@@ -93,35 +93,21 @@ _BLAME = {
 
 @dataclass(frozen=True)
 class LiveResult:
-    """The outcome of ``run_live``.
-
-    Attributes:
-        run: time series and packet log, as of a packet run (``ccenv.simulation.Result``).
-        header: device, privileges, realtime and kernel of the run.
-        error_us: release errors that occurred, in whole microseconds; the last bin holds larger ones.
-        error_counts: packets with each.
-        late_max_s: the largest release error.
-        stalls: (len(STALLS),) STALL_DTYPE: delays of the emulator by more than half of the limit, by cause.
-        overruns: packets that found no room in the emulator or its devices.
-        lost_rows: rows missing in the packet log.
-        tokens: (steps + 1,) G of ccac.
-        recordings: per flow, of its exported program; None for other senders.
-        earlier: ``why_not_valid``, ``release_error_us`` and ``stalls`` of each earlier try.
-    """
+    """The outcome of ``run_live``."""
 
     scenario: LiveScenario
-    run: Result
-    header: dict[str, Any]
-    error_us: np.ndarray
-    error_counts: np.ndarray
-    late_max_s: float
-    stalls: np.ndarray
-    overruns: int
-    lost_rows: int
-    tokens: np.ndarray
-    recordings: tuple[Recording | None, ...]
+    run: Result  # time series and packet log, as of a packet run (`ccenv.simulation.Result`)
+    header: dict[str, Any]  # device, privileges, realtime and kernel of the run
+    error_us: np.ndarray  # release errors that occurred, in whole microseconds; the last bin holds larger ones
+    error_counts: np.ndarray  # packets with each
+    late_max_s: float  # the largest release error
+    stalls: np.ndarray  # (len(STALLS),) STALL_DTYPE: delays of the emulator by more than half of the limit, by cause
+    overruns: int  # packets that found no room in the emulator or its devices
+    lost_rows: int  # rows missing in the packet log
+    tokens: np.ndarray  # (steps + 1,) G of ccac
+    recordings: tuple[Recording | None, ...]  # per flow, of its exported program; None for other senders
     tries: int = 1
-    earlier: tuple[dict[str, Any], ...] = ()
+    earlier: tuple[dict[str, Any], ...] = ()  # `why_not_valid`, `release_error_us` and `stalls` of each earlier try
 
     @staticmethod
     def of(

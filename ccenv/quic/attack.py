@@ -28,22 +28,15 @@ MOST_RUNS = 1_000_000
 
 @dataclass
 class QuicGame(Game):
-    """A game of the curve engine's searches that is played against a stack.
-
-    Attributes:
-        sender: as :func:`compile_sender` returns it.
-        stored: moves, whose path, grid and window hold.
-        worst: of all runs so far.
-        illegal: what the law checker said about them.
-    """
+    """A game of the curve engine's searches that is played against a stack."""
 
     stack: Stack
-    sender: Control
-    stored: StoredMoves
+    sender: Control  # as :func:`compile_sender` returns it
+    stored: StoredMoves  # moves, whose path, grid and window hold
     told: Callable[[int], None] | None = None
-    worst: QuicResult = field(init=False)
+    worst: QuicResult = field(init=False)  # of all runs so far
     runs: int = 0
-    illegal: list[str] = field(default_factory=list)
+    illegal: list[str] = field(default_factory=list)  # what the law checker said about them
 
     def __post_init__(self) -> None:
         head = self.stored.header

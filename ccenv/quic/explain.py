@@ -32,19 +32,12 @@ PROGRAM = "cc_qdel"  # beliefs do not depend on it
 
 @dataclass(frozen=True)
 class Curves:
-    """What a log says, on a grid.
+    """What a log says, on a grid."""
 
-    Attributes:
-        dt_s: length of a step.
-        E: (n,) bytes sent by each time and not lost.
-        S: (n,) bytes delivered by then, as the ACKs prove; behind its end unknown.
-        packet_bytes: the largest packet: by so much whole packets may deviate.
-    """
-
-    dt_s: float
-    E: np.ndarray
-    S: np.ndarray
-    packet_bytes: float
+    dt_s: float  # length of a step
+    E: np.ndarray  # (n,) bytes sent by each time and not lost
+    S: np.ndarray  # (n,) bytes delivered by then, as the ACKs prove; behind its end unknown
+    packet_bytes: float  # the largest packet: by so much whole packets may deviate
 
 
 def curves_of(log: SenderLog, rtt_s: float) -> Curves:

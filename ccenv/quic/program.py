@@ -28,18 +28,12 @@ OPTIONS = (*RECORDED, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A program with its assumptions.
-
-    Attributes:
-        jitter_s: D that it assumes.
-        rtt_s: Rm if known; None: the smallest RTT measured.
-        chooser: of a shield, see ``export_portable``.
-    """
+    """A program with its assumptions."""
 
     program: Program
-    jitter_s: float
-    rtt_s: float | None = None
-    chooser: str | PolicySender | None = None
+    jitter_s: float  # D that it assumes
+    rtt_s: float | None = None  # Rm if known; None: the smallest RTT measured
+    chooser: str | PolicySender | None = None  # of a shield, see `export_portable`
 
     @property
     def name(self) -> str:

@@ -34,20 +34,14 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass
 class SenderLog:
-    """What a sender logged of its data packets, by packet number.
+    """What a sender logged of its data packets, by packet number."""
 
-    Attributes:
-        sent: time in s, bytes on the wire, asks for an ACK.
-        acks: time in s, packets newly acknowledged, of each ACK.
-        lost: time in s at which the sender gave it up, unless it was acknowledged after all.
-        unknown: events of other names.
-    """
-
-    sent: dict[int, tuple[float, float, bool]] = field(default_factory=dict)
-    acks: list[tuple[float, list[int]]] = field(default_factory=list)
+    sent: dict[int, tuple[float, float, bool]] = field(default_factory=dict)  # time in s, bytes on the wire, asks for an ACK
+    acks: list[tuple[float, list[int]]] = field(default_factory=list)  # time in s, packets newly acknowledged, of each ACK
+    # time in s at which the sender gave it up, unless it was acknowledged after all
     lost: dict[int, float] = field(default_factory=dict)
     events: int = 0
-    unknown: int = 0
+    unknown: int = 0  # events of other names
 
     def ack_records(self) -> np.ndarray:
         """Return the log as a program would have seen it (ACK_DTYPE); bytes are counted in packets of the largest size."""

@@ -38,23 +38,15 @@ BELIEF_SLACK_PACKETS = 1.0  # per Rm: whole packets
 
 @dataclass(frozen=True)
 class QuicResult:
-    """The outcome of a run.
-
-    Attributes:
-        trace: the run as the law checker judges it.
-        first_row: after which utilisation is measured.
-        flows: of the stack, with their records.
-        programs: per flow, None for a control of the stack or a policy.
-        bypass: the handshake bypassed the link.
-    """
+    """The outcome of a run."""
 
     stack: Stack
-    trace: Trace
-    first_row: int
-    flows: tuple[Flow, ...]
-    programs: tuple[CompiledProgram | None, ...]
+    trace: Trace  # the run as the law checker judges it
+    first_row: int  # after which utilisation is measured
+    flows: tuple[Flow, ...]  # of the stack, with their records
+    programs: tuple[CompiledProgram | None, ...]  # per flow, None for a control of the stack or a policy
     cpu_s: float
-    bypass: bool = True
+    bypass: bool = True  # the handshake bypassed the link
 
     @cached_property
     def utilisation(self) -> float:

@@ -42,16 +42,11 @@ COLUMNS = ("stack", "sender", "calm_small", "calm_large", "attacked", "searched"
 
 
 class Case(NamedTuple):
-    """One run of the suite.
+    """One run of the suite."""
 
-    Attributes:
-        senders: one per flow of the path.
-        moves: None: calm.
-    """
-
-    senders: list[str]
+    senders: list[str]  # one per flow of the path
     path: Path
-    moves: np.ndarray | None = None
+    moves: np.ndarray | None = None  # None: calm
 
     @property
     def step_s(self) -> float:

@@ -42,21 +42,14 @@ BELIEFS = ("C_L", "C_U", "C_L_lambda")
 
 @dataclass(frozen=True)
 class LateStart:
-    """A run that ends in a cycle.
+    """A run that ends in a cycle."""
 
-    Attributes:
-        ratio: largest over smallest bytes of a flow in a cycle.
-        shares: throughput of each flow over C.
-        alone_rtts: Rm that the first flow had to itself.
-        legal: the independent checker accepts the trace of the run.
-    """
-
-    ratio: float
+    ratio: float  # largest over smallest bytes of a flow in a cycle
     cycle_rtts: int
-    shares: tuple[float, ...]
-    alone_rtts: int
+    shares: tuple[float, ...]  # throughput of each flow over C
+    alone_rtts: int  # Rm that the first flow had to itself
     trace: Trace
-    legal: bool
+    legal: bool  # the independent checker accepts the trace of the run
 
 
 def late_start(sender: Sender, ratio: float, flows: int = 2, model: str = "cbr_delay") -> LateStart | None:

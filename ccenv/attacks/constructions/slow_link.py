@@ -40,17 +40,11 @@ def departures(entered: np.ndarray, per_step_bytes: float, tokens_before: np.nda
 
 @dataclass(frozen=True)
 class Emulation:
-    """The moves of a delay element that turn departures into a given delivery curve.
+    """The moves of a delay element that turn departures into a given delivery curve."""
 
-    Attributes:
-        service: (steps,) the moves, in [0, 1]; clipped where the curve is not legal.
-        early_bytes: most by which the curve is ahead of the departures; above round-off it cannot be emulated.
-        jitter_steps: longest time that a byte is held: the smallest D, in steps, that suffices.
-    """
-
-    service: np.ndarray
-    early_bytes: float
-    jitter_steps: float
+    service: np.ndarray  # (steps,) the moves, in [0, 1]; clipped where the curve is not legal
+    early_bytes: float  # most by which the curve is ahead of the departures; above round-off it cannot be emulated
+    jitter_steps: float  # longest time that a byte is held: the smallest D, in steps, that suffices
 
 
 def emulate(departed: np.ndarray, wanted: np.ndarray, jitter_steps: int) -> Emulation:
@@ -92,15 +86,10 @@ KIND_MOVES = RecordedAdversary("kind", np.array([KIND]))
 
 @dataclass(frozen=True)
 class SlowLink:
-    """Emulates slow links of many rates and keeps the one that hurts most.
+    """Emulates slow links of many rates and keeps the one that hurts most."""
 
-    Attributes:
-        slowest_share: smallest C / C' tried.
-        rates: number of rates between that and 1/1.2, evenly spaced in the logarithm, each with all of STAY_SHARES.
-    """
-
-    slowest_share: float
-    rates: int
+    slowest_share: float  # smallest C / C' tried
+    rates: int  # number of rates between that and 1/1.2, evenly spaced in the logarithm, each with all of STAY_SHARES
     weight: float = 0.0
 
     def least_flow_steps(self, game: Game) -> int:

@@ -64,22 +64,14 @@ class _Pair:
 
 @dataclass(frozen=True)
 class _Link:
-    """A shared link, its departures before the start, and the moves of the delay elements.
-
-    Attributes:
-        queue_bytes: waiting in it at the start.
-        departed_bytes: (2,) P_i at the start.
-        service: (steps, 2) moves.
-        early_bytes: most by which a delivery would be ahead of the departure.
-        jitter_steps: smallest D that suffices.
-    """
+    """A shared link, its departures before the start, and the moves of the delay elements."""
 
     rate_Bps: float
-    queue_bytes: float
-    departed_bytes: np.ndarray
-    service: np.ndarray
-    early_bytes: float
-    jitter_steps: float
+    queue_bytes: float  # waiting in it at the start
+    departed_bytes: np.ndarray  # (2,) P_i at the start
+    service: np.ndarray  # (steps, 2) moves
+    early_bytes: float  # most by which a delivery would be ahead of the departure
+    jitter_steps: float  # smallest D that suffices
 
 
 @dataclass(frozen=True)

@@ -33,17 +33,11 @@ LEAST_DISTANCE = 0.2  # between two of them
 
 @dataclass
 class _Scenarios:
-    """A population.
+    """A population."""
 
-    Attributes:
-        genes: (n, GENES).
-        period: (n,) index into the periods that are tried.
-        values: (n, longest period, open moves).
-    """
-
-    genes: np.ndarray
-    period: np.ndarray
-    values: np.ndarray
+    genes: np.ndarray  # (n, GENES)
+    period: np.ndarray  # (n,) index into the periods that are tried
+    values: np.ndarray  # (n, longest period, open moves)
 
     def take(self, rows: np.ndarray) -> _Scenarios:
         return _Scenarios(self.genes[rows].copy(), self.period[rows].copy(), self.values[rows].copy())

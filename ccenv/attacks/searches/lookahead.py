@@ -44,17 +44,11 @@ def plans(game: Game) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Look:
-    """Parameters of a search that looks ahead.
+    """Parameters of a search that looks ahead."""
 
-    Attributes:
-        width: prefixes kept; 1 is greedy.
-        interval_rtts: Rm per decision.
-        horizon_rtts: Rm looked ahead, interval included.
-    """
-
-    width: int
-    interval_rtts: int
-    horizon_rtts: int
+    width: int  # prefixes kept; 1 is greedy
+    interval_rtts: int  # Rm per decision
+    horizon_rtts: int  # Rm looked ahead, interval included
 
     def flow_steps(self, game: Game) -> int:
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt

@@ -22,15 +22,10 @@ VALUES_PER_RTT = (1, 2, 4)  # and one per step
 
 @dataclass(frozen=True)
 class Shape:
-    """A pattern's shape; coarse ones hold moves for long, fine ones time them well.
+    """A pattern's shape; coarse ones hold moves for long, fine ones time them well."""
 
-    Attributes:
-        period_rtts: period in Rm.
-        values_per_rtt: values per Rm and move, each held for an equal part of the Rm as far as the grid allows.
-    """
-
-    period_rtts: int
-    values_per_rtt: int
+    period_rtts: int  # period in Rm
+    values_per_rtt: int  # values per Rm and move, each held for an equal part of the Rm as far as the grid allows
 
     @property
     def n_values(self) -> int:

@@ -37,15 +37,10 @@ MUTATION_SHARE = 0.5  # of the budget, for attacks beyond policies of this size
 
 @dataclass(frozen=True)
 class PolicyShape:
-    """The size and pace of a policy.
+    """The size and pace of a policy."""
 
-    Attributes:
-        hidden: units of its one hidden layer (tanh); 0: its moves are linear in the inputs.
-        decision_steps: engine steps per decision.
-    """
-
-    hidden: int
-    decision_steps: int
+    hidden: int  # units of its one hidden layer (tanh); 0: its moves are linear in the inputs
+    decision_steps: int  # engine steps per decision
 
     def n_values(self, game: Game) -> int:
         n_in, n_out = len(_inputs(game)), len(game.open_moves)
@@ -139,14 +134,10 @@ def _make_distribution(game: Game, shape: PolicyShape, deviation: float) -> Norm
 
 @dataclass(frozen=True)
 class PolicyCem:
-    """Cross-entropy method over several sizes and paces, by successive halving, each from a narrow and a wide beginning.
+    """Cross-entropy method over several sizes and paces, by successive halving, each from a narrow and a wide beginning."""
 
-    Attributes:
-        population: most policies per generation.
-        changes: share of the budget for mutations of the worst policy's moves; 0: the policy itself is the result.
-    """
-
-    population: int
+    population: int  # most policies per generation
+    # share of the budget for mutations of the worst policy's moves; 0: the policy itself is the result
     changes: float = MUTATION_SHARE
     weight: float = 15.0
 
@@ -312,14 +303,10 @@ class PolicyPpo:
 
     One decision per Rm; a run of the game is an episode. The reward of a decision is its contribution to the goal's outcome: of
     its Rm before the measured window, of the window so far inside it. The policy's means are then played without noise.
-
-    Attributes:
-        environments: parallel runs.
-        hidden: units of each of the two hidden layers.
     """
 
-    environments: int
-    hidden: int
+    environments: int  # parallel runs
+    hidden: int  # units of each of the two hidden layers
     weight: float = 15.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:

@@ -128,26 +128,17 @@ class Normal:
 
     Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2: points are drawn and clipped, and the next mean and
     deviation are those of the elite.
-
-    Attributes:
-        play: outcomes of several points, lower is worse for the sender: (n, *shape) to (n,).
-        least_deviation: keeps exploring.
-        limits: points are clipped to them.
-        opening: the first generation from its random points; None: as drawn.
-        smoothing: weight of the new elite in mean and deviation.
-        keeps_best: later generations hold the best point so far.
-        best: lowest outcome so far, at ``best_values``.
     """
 
     mean: np.ndarray
     deviation: np.ndarray
-    play: Callable[[np.ndarray], np.ndarray]
-    least_deviation: float
-    limits: tuple[float, float]
-    opening: Callable[[np.ndarray], np.ndarray] | None = None
-    smoothing: float = SMOOTHING
-    keeps_best: bool = True
-    best: float = np.inf
+    play: Callable[[np.ndarray], np.ndarray]  # outcomes of several points, lower is worse for the sender: (n, *shape) to (n,)
+    least_deviation: float  # keeps exploring
+    limits: tuple[float, float]  # points are clipped to them
+    opening: Callable[[np.ndarray], np.ndarray] | None = None  # the first generation from its random points; None: as drawn
+    smoothing: float = SMOOTHING  # weight of the new elite in mean and deviation
+    keeps_best: bool = True  # later generations hold the best point so far
+    best: float = np.inf  # lowest outcome so far, at `best_values`
     best_values: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,14 +213,10 @@ class Cem:
     """Cross-entropy method over patterns of several shapes, by successive halving.
 
     The first generation contains the constants, because a free search per step misses them, and patterns of zeros and ones.
-
-    Attributes:
-        population: most patterns per generation.
-        elite_share: share of a generation to which the next one is fitted.
     """
 
-    population: int = 256
-    elite_share: float = 0.1
+    population: int = 256  # most patterns per generation
+    elite_share: float = 0.1  # share of a generation to which the next one is fitted
     weight: float = 4.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:

@@ -37,17 +37,11 @@ MODELS = ("ccac", "cbr_delay")
 
 @dataclass(frozen=True)
 class Solver:
-    """The search.
+    """The search."""
 
-    Attributes:
-        steps: W, length of a continuation in Rm.
-        asks: most questions per continuation.
-        time_limit_s: per question; one beyond it is the continuation's last.
-    """
-
-    steps: int
-    asks: int
-    time_limit_s: float
+    steps: int  # W, length of a continuation in Rm
+    asks: int  # most questions per continuation
+    time_limit_s: float  # per question; one beyond it is the continuation's last
     weight: float = 4.0
 
     def _continuation_starts(self, game: Game) -> range:

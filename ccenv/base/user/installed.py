@@ -27,23 +27,14 @@ _LOADERS = {__file__, limits.__file__, importlib.__file__, metadata.__file__}
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point.
+    """An entry point."""
 
-    Attributes:
-        kind: a key of GROUPS.
-        name: what commands take.
-        target: ``module:attribute``.
-        package: name and version of the package that brings it.
-        place: file and line at which the package names it: ``entry_points.txt:3``.
-        problem: why it cannot be used; empty: it can.
-    """
-
-    kind: str
-    name: str
-    target: str
-    package: str
-    place: str = ""
-    problem: str = ""
+    kind: str  # a key of GROUPS
+    name: str  # what commands take
+    target: str  # `module:attribute`
+    package: str  # name and version of the package that brings it
+    place: str = ""  # file and line at which the package names it: `entry_points.txt:3`
+    problem: str = ""  # why it cannot be used; empty: it can
 
 
 @cache

@@ -27,17 +27,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Guard:
-    """Calls functions of a user under a time limit; what they raise becomes one line with file and line.
-
-    Attributes:
-        start: location of an error that no line of the file raised; by default the file.
-        passes: errors that are raised as they are.
-    """
+    """Calls functions of a user under a time limit; what they raise becomes one line with file and line."""
 
     file: FilePath | str
     label: str = ""
-    start: str = ""
-    passes: type[Exception] | tuple[type[Exception], ...] = ()
+    start: str = ""  # location of an error that no line of the file raised; by default the file
+    passes: type[Exception] | tuple[type[Exception], ...] = ()  # errors that are raised as they are
 
     def call(self, what: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call a function, which messages about time call ``what``. Raises InputError for whatever it raises."""
@@ -84,27 +79,18 @@ class Loaded(Generic[T]):
 
 @dataclass(frozen=True)
 class UserKind(Generic[T]):
-    """A kind of thing that users define.
+    """A kind of thing that users define."""
 
-    Attributes:
-        name: in messages, and of the plugins.
-        taken: names that no file and no plugin may have.
-        attribute: what a file defines if its spec names nothing.
-        accepts: makes the thing of a definition that is one; None: call the definition, and try what it returns.
-        forms: what a file can define, for messages.
-        fallback: the definition of a module (and its file, for messages) without the attribute; None: there is none.
-        registered: word for the names that are taken; by default ``name``.
-        plugins: whether plugins may define it.
-    """
-
-    name: str
-    taken: Callable[[], Iterable[str]]
-    attribute: str
+    name: str  # in messages, and of the plugins
+    taken: Callable[[], Iterable[str]]  # names that no file and no plugin may have
+    attribute: str  # what a file defines if its spec names nothing
+    # makes the thing of a definition that is one; None: call the definition, and try what it returns
     accepts: Callable[[Loaded[Any]], T | None]
-    forms: str
+    forms: str  # what a file can define, for messages
+    # the definition of a module (and its file, for messages) without the attribute; None: there is none
     fallback: Callable[[ModuleType, str], Any] = lambda module, file: None
-    registered: str = ""
-    plugins: bool = True
+    registered: str = ""  # word for the names that are taken; by default `name`
+    plugins: bool = True  # whether plugins may define it
 
     def is_user(self, spec: object) -> bool:
         """Tell whether a spec names user code: a Python file or a plugin."""

@@ -43,22 +43,15 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Player:
-    """A sender or adversary of a run.
+    """A sender or adversary of a run."""
 
-    Attributes:
-        label: its name in tables.
-        kind: of a sender (``classic``, ``program``, ``shield``, ``policy``) or adversary (``scripted``, ``recorded``,
-            ``learned``); ``file``: code of a user (a Python file or an installed plugin).
-        spec: builds it (``make_sender``, ``make_adversary``).
-        sha256: content hash, so that a changed file is noticed.
-        source_sha256: of the user's Python file; a worker runs no other.
-    """
-
-    label: str
+    label: str  # its name in tables
+    # of a sender (`classic`, `program`, `shield`, `policy`) or adversary (`scripted`, `recorded`, `learned`); `file`: code of a
+    # user (a Python file or an installed plugin)
     kind: str
-    spec: str
-    sha256: str
-    source_sha256: str = ""
+    spec: str  # builds it (`make_sender`, `make_adversary`)
+    sha256: str  # content hash, so that a changed file is noticed
+    source_sha256: str = ""  # of the user's Python file; a worker runs no other
 
 
 def agent_player(spec: str, label: str | None = None, *, code: bool = False) -> Player:
@@ -134,21 +127,14 @@ NO_ADDITIONS = UserAdditions()
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
-    """Everything that determines the numbers of one run.
+    """Everything that determines the numbers of one run."""
 
-    Attributes:
-        suite: name and version.
-        scenario: name of the case.
-        engine_seed: keys the random numbers; follows from suite, case and seed.
-        agent: the sender under test.
-    """
-
-    suite: str
+    suite: str  # name and version
     suite_sha256: str
-    scenario: str
+    scenario: str  # name of the case
     seed: int
-    engine_seed: int
-    agent: Player
+    engine_seed: int  # keys the random numbers; follows from suite, case and seed
+    agent: Player  # the sender under test
     metrics: tuple[str, ...]
     own_metrics: tuple[OwnMetric, ...] = ()
 

@@ -98,19 +98,12 @@ ATTACK_SEEDS = 1_000_000  # searches take seeds below it
 
 @dataclass(frozen=True, kw_only=True)
 class AttackCell(TraceCell):
-    """An attack; its path is that of the attacked flows, and its seed keys search and sender.
+    """An attack; its path is that of the attacked flows, and its seed keys search and sender."""
 
-    Attributes:
-        warm_up_rtts: Rm before the measured window; the attack runs already.
-        window_rtts: Rm measured.
-        budget_flow_steps: limit of a search; constructions and scripted adversaries ignore it.
-        goal: objective of searches.
-    """
-
-    warm_up_rtts: int
-    window_rtts: int
-    budget_flow_steps: int
-    goal: str
+    warm_up_rtts: int  # Rm before the measured window; the attack runs already
+    window_rtts: int  # Rm measured
+    budget_flow_steps: int  # limit of a search; constructions and scripted adversaries ignore it
+    goal: str  # objective of searches
 
     def run(self) -> dict[str, Any]:
         """Attack and return the record: the metrics of the worst trace, and which preconditions of a proof held."""

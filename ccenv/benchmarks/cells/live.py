@@ -23,19 +23,13 @@ from ccenv.network.metrics.user import require_metric
 
 @dataclass(frozen=True, kw_only=True)
 class LiveCell(Cell):
-    """A live run. All cells form one task, because concurrent runs would disturb each other.
-
-    Attributes:
-        moves: sender against which they were found, or a file of moves.
-        calm: the path without the moves.
-        kernel: release of the kernel that runs it.
-    """
+    """A live run. All cells form one task, because concurrent runs would disturb each other."""
 
     sender: str
-    moves: str
+    moves: str  # sender against which they were found, or a file of moves
     moves_sha256: str
-    calm: bool
-    kernel: str
+    calm: bool  # the path without the moves
+    kernel: str  # release of the kernel that runs it
     cpu: str
 
     per_task: ClassVar[int] = 1_000_000

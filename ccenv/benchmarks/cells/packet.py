@@ -32,25 +32,15 @@ QUANTILES = 101
 
 @dataclass(frozen=True, kw_only=True)
 class PacketCell(Cell):
-    """A run of the packet engine.
+    """A run of the packet engine."""
 
-    Attributes:
-        family: name of the scenario.
-        parameters: of the case, with the drawn ones.
-        network: the scenario as data; ``$agent`` where the sender under test belongs.
-        windows: spans by name, for metrics.
-        others: spec or name -> hash of every other sender, adversary and link trace.
-        series_s: interval of the rates over time that are kept; 0: none.
-        rules: of the suite.
-    """
-
-    family: str
-    parameters: dict[str, Any]
-    network: dict[str, Any]
-    windows: Spans
-    others: dict[str, str]
-    series_s: float
-    rules: int
+    family: str  # name of the scenario
+    parameters: dict[str, Any]  # of the case, with the drawn ones
+    network: dict[str, Any]  # the scenario as data; `$agent` where the sender under test belongs
+    windows: Spans  # spans by name, for metrics
+    others: dict[str, str]  # spec or name -> hash of every other sender, adversary and link trace
+    series_s: float  # interval of the rates over time that are kept; 0: none
+    rules: int  # of the suite
 
     @property
     def opponent(self) -> str:

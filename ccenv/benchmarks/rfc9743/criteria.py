@@ -64,21 +64,14 @@ class Measure(StrictModel):
 
 
 class Criterion(StrictModel):
-    """What a document asks of a sender.
+    """What a document asks of a sender."""
 
-    Attributes:
-        id: short name.
-        source: section.
-        asks: the question in one line.
-        pictures: cases of the suite whose rates over time are drawn.
-    """
-
-    id: Name
+    id: Name  # short name
     title: str
-    source: str = Field(min_length=1)
-    asks: str
+    source: str = Field(min_length=1)  # section
+    asks: str  # the question in one line
     measures: tuple[Measure, ...] = Field(min_length=1)
-    pictures: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()  # cases of the suite whose rates over time are drawn
 
 
 class WorstCase(StrictModel):
@@ -105,27 +98,18 @@ class Proof(StrictModel):
 
 
 class Criteria(StrictModel):
-    """The criteria of a document.
-
-    Attributes:
-        title: heading of the page.
-        suite: a packet suite without senders: shipped name or YAML file.
-        baseline: sender that plays the same cells, for comparison.
-        proofs: questions to the solver, for senders that have an encoding.
-        proof_limit_s: time of each solver call.
-        criteria: in the order of the page.
-    """
+    """The criteria of a document."""
 
     format: Literal["ccenv-criteria"]
     format_version: Literal[1]
     name: Name
-    title: str
-    suite: str
-    baseline: str
+    title: str  # heading of the page
+    suite: str  # a packet suite without senders: shipped name or YAML file
+    baseline: str  # sender that plays the same cells, for comparison
     worst_cases: tuple[WorstCase, ...] = ()
-    proofs: tuple[Proof, ...] = ()
-    proof_limit_s: float = Field(default=20.0, gt=0, le=3600)
-    criteria: tuple[Criterion, ...] = Field(min_length=1)
+    proofs: tuple[Proof, ...] = ()  # questions to the solver, for senders that have an encoding
+    proof_limit_s: float = Field(default=20.0, gt=0, le=3600)  # time of each solver call
+    criteria: tuple[Criterion, ...] = Field(min_length=1)  # in the order of the page
 
     @model_validator(mode="after")
     def _once(self) -> Criteria:

@@ -125,26 +125,18 @@ TIE = 1e-12  # cumulative curves of all flows together round off by less than th
 
 @dataclass(frozen=True)
 class BeliefSettings:
-    """How beliefs are computed and when they time out ([CCmatic] s.5.1.2).
+    """How beliefs are computed and when they time out ([CCmatic] s.5.1.2)."""
 
-    Attributes:
-        tight_ratio: a time-out happens only if C_U <= tight_ratio * C_L.
-        expand_ratio: at a time-out C_U grows by this factor, or to C_L.
-        period_rtts: length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods.
-        window_rtts: longest window of C_L and C_U, in Rm.
-        rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
-        jitter_known: the sender knows D; otherwise, and then it knows no Rm either, it takes D to be at most the smallest RTT
-            seen, goes by that RTT in all that it does, and by UNKNOWN_RTT_S before the first sample.
-        tighter: C_L and C_U also follow from what was sent and lost; the sender must know Rm and D.
-    """
-
-    tight_ratio: float = 2.0
-    expand_ratio: float = 1.5
+    tight_ratio: float = 2.0  # a time-out happens only if C_U <= tight_ratio * C_L
+    expand_ratio: float = 1.5  # at a time-out C_U grows by this factor, or to C_L
+    # length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods
     period_rtts: float = 10.0
-    window_rtts: int = 10
-    rtt_known: bool = True
+    window_rtts: int = 10  # longest window of C_L and C_U, in Rm
+    rtt_known: bool = True  # the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1)
+    # the sender knows D; otherwise, and then it knows no Rm either, it takes D to be at most the smallest RTT seen, goes by that
+    # RTT in all that it does, and by UNKNOWN_RTT_S before the first sample
     jitter_known: bool = True
-    tighter: bool = False
+    tighter: bool = False  # C_L and C_U also follow from what was sent and lost; the sender must know Rm and D
 
     def __post_init__(self) -> None:
         """Check the ranges, and that a sender that is told Rm is told D."""

@@ -20,21 +20,13 @@ def next_hold(target, hold, smallest_rtt):
 
 @dataclass(frozen=True)
 class Holds:
-    """The proxies of a batch of flows on its grid, all (B, N), in steps; times are rounded to whole steps.
+    """The proxies of a batch of flows on its grid, all (B, N), in steps; times are rounded to whole steps."""
 
-    Attributes:
-        rtt_steps: Rm that the senders go by.
-        lag_steps: from delivery to feedback at the start: Rm of the path and hold.
-        hold_steps: for how long ACKs are held at the start; 0 for flows without a proxy.
-        target_steps: lambda; 0 for flows whose hold never changes.
-        window_steps: W; 0 for flows whose hold never changes.
-    """
-
-    rtt_steps: np.ndarray
-    lag_steps: np.ndarray
-    hold_steps: np.ndarray
-    target_steps: np.ndarray
-    window_steps: np.ndarray
+    rtt_steps: np.ndarray  # Rm that the senders go by
+    lag_steps: np.ndarray  # from delivery to feedback at the start: Rm of the path and hold
+    hold_steps: np.ndarray  # for how long ACKs are held at the start; 0 for flows without a proxy
+    target_steps: np.ndarray  # lambda; 0 for flows whose hold never changes
+    window_steps: np.ndarray  # W; 0 for flows whose hold never changes
 
     @staticmethod
     def of(rtt_steps: np.ndarray, dt_s: np.ndarray, target_s: np.ndarray, window_s: np.ndarray) -> Holds:

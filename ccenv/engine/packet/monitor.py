@@ -91,23 +91,14 @@ EVERY_RTT = Clock(every="rtt")
 
 @dataclass(frozen=True)
 class Decider:
-    """Who decides for a flow, and by which interface.
+    """Who decides for a flow, and by which interface."""
 
-    Attributes:
-        interface: signals, action and clock; None: the flow is only watched.
-        clock: when it decides; by default the interface's.
-        inner: the CCA inside, for actions that build on one.
-        decide_at: address of what decides; 0: the caller does.
-        record: (1,) record of the policy, which each flow gets a copy of.
-        keep: what the addresses in the record point into.
-    """
-
-    interface: Interface | None = None
-    clock: Clock = EVERY_RTT
-    inner: ClassicSender | None = None
-    decide_at: int = 0
-    record: np.ndarray | None = None
-    keep: tuple[Any, ...] = ()
+    interface: Interface | None = None  # signals, action and clock; None: the flow is only watched
+    clock: Clock = EVERY_RTT  # when it decides; by default the interface's
+    inner: ClassicSender | None = None  # the CCA inside, for actions that build on one
+    decide_at: int = 0  # address of what decides; 0: the caller does
+    record: np.ndarray | None = None  # (1,) record of the policy, which each flow gets a copy of
+    keep: tuple[Any, ...] = ()  # what the addresses in the record point into
 
     @property
     def watches_beliefs(self) -> bool:

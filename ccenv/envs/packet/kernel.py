@@ -15,33 +15,19 @@ from ccenv.engine.packet.monitor import POSITION
 
 
 class CoreArrays(NamedTuple):
-    """State of a packet core with B networks and M monitored flows each.
+    """State of a packet core with B networks and M monitored flows each."""
 
-    Attributes:
-        until_s: (B,) longest time of an episode.
-        elapsed: (B,) steps of the episode so far.
-        lengths: (B,) length of the episode in steps.
-        decides: (B, M) bool, monitored flows that are to decide.
-        numbers: (n,) of the signals.
-        weights: (N_TERMS,) of the reward.
-        seen: (B, M, history, n) float32 signals of the newest intervals.
-        terms: (B, M, N_TERMS) terms of the newest interval; 0 if the flow does not decide, or for the first time.
-        rewards: (B, M) their weighted sums.
-        sums: (B, M, N_TERMS) sums of the terms over the episode.
-        counts: (B, M) decisions in these sums.
-    """
-
-    until_s: np.ndarray
-    elapsed: np.ndarray
-    lengths: np.ndarray
-    decides: np.ndarray
-    numbers: np.ndarray
-    weights: np.ndarray
-    seen: np.ndarray
-    terms: np.ndarray
-    rewards: np.ndarray
-    sums: np.ndarray
-    counts: np.ndarray
+    until_s: np.ndarray  # (B,) longest time of an episode
+    elapsed: np.ndarray  # (B,) steps of the episode so far
+    lengths: np.ndarray  # (B,) length of the episode in steps
+    decides: np.ndarray  # (B, M) bool, monitored flows that are to decide
+    numbers: np.ndarray  # (n,) of the signals
+    weights: np.ndarray  # (N_TERMS,) of the reward
+    seen: np.ndarray  # (B, M, history, n) float32 signals of the newest intervals
+    terms: np.ndarray  # (B, M, N_TERMS) terms of the newest interval; 0 if the flow does not decide, or for the first time
+    rewards: np.ndarray  # (B, M) their weighted sums
+    sums: np.ndarray  # (B, M, N_TERMS) sums of the terms over the episode
+    counts: np.ndarray  # (B, M) decisions in these sums
 
 
 @kernel(nogil=True)

@@ -100,18 +100,13 @@ class Item:
 
 
 class Contents:
-    """The records of a board, parsed in order; each may refer only to earlier ones. ``read`` returns a file by its hash.
-
-    Attributes:
-        claims: claim -> number of the record that holds it.
-        withdrawn: hashes of withdrawn submissions.
-    """
+    """The records of a board, parsed in order; each may refer only to earlier ones. ``read`` returns a file by its hash."""
 
     def __init__(self, read: ReadFile) -> None:
         self.items: list[Item] = []
         self.submissions: dict[str, CheckedSubmission] = {}
-        self.claims: dict[str, int] = {}
-        self.withdrawn: set[str] = set()
+        self.claims: dict[str, int] = {}  # claim -> number of the record that holds it
+        self.withdrawn: set[str] = set()  # hashes of withdrawn submissions
         self.rounds = Rounds()
         self._read = read
 

@@ -50,17 +50,12 @@ from ccenv.network.trace import parse_trace
 
 @dataclass
 class Survey:
-    """The sound records of a board.
-
-    Attributes:
-        sound: readable records whose hashes hold.
-        chain: all rows whose hash and place in the chain hold, readable or not.
-    """
+    """The sound records of a board."""
 
     read: Callable[[str], bytes]
     contents: Contents
-    sound: list[Stored] = field(default_factory=list)
-    chain: list[Stored] = field(default_factory=list)
+    sound: list[Stored] = field(default_factory=list)  # readable records whose hashes hold
+    chain: list[Stored] = field(default_factory=list)  # all rows whose hash and place in the chain hold, readable or not
     n_rows: int = 0
     problems: list[str] = field(default_factory=list)
 

@@ -40,15 +40,10 @@ Done = Callable[[int, "QueuedStage", "Stored | None"], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """Resource limits of a part of a stage.
+    """Resource limits of a part of a stage."""
 
-    Attributes:
-        cpu_s: CPU seconds per finished part (a task of the runner) and worker, > 0.
-        memory_bytes: address space of each process beyond what it has when it starts, >= 256 MiB.
-    """
-
-    cpu_s: float = 900.0
-    memory_bytes: int = 8 << 30
+    cpu_s: float = 900.0  # CPU seconds per finished part (a task of the runner) and worker, > 0
+    memory_bytes: int = 8 << 30  # address space of each process beyond what it has when it starts, >= 256 MiB
 
     def __post_init__(self) -> None:
         if not 0 < self.cpu_s <= 1e7:

@@ -51,18 +51,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Standing:
-    """One sender in one suite.
-
-    Attributes:
-        stale: played by other code than the newest record of the suite.
-        better: probability of improvement over the table's reference with its interval, or None.
-    """
+    """One sender in one suite."""
 
     player: PlayerRecord
     summary: Summary
     cells: list[CellRecord]
     record: BenchRecord
-    stale: bool
+    stale: bool  # played by other code than the newest record of the suite
+    # probability of improvement over the table's reference with its interval, or None
     better: tuple[float, float, float] | None = None
 
     def tasks(self, metric: str, adversary: str) -> Tasks:
@@ -99,39 +95,26 @@ class Entry:
 
 @dataclass
 class Table:
-    """One suite on the board.
-
-    Attributes:
-        superseded: a newer version of the suite or its series is on the board.
-        rows: (first, last possible rank, result), best nominal score first; senders whose intervals overlap share ranks.
-        reference: label of the baseline of comparisons: the best classic CCA, else the last row.
-        manifests: of the runs behind the rows.
-    """
+    """One suite on the board."""
 
     suite: SuiteBase
     sha256: str
-    superseded: bool
+    superseded: bool  # a newer version of the suite or its series is on the board
+    # (first, last possible rank, result), best nominal score first; senders whose intervals overlap share ranks
     rows: list[tuple[int, int, Standing]] = field(default_factory=list)
-    reference: str = ""
-    manifests: list[Manifest] = field(default_factory=list)
+    reference: str = ""  # label of the baseline of comparisons: the best classic CCA, else the last row
+    manifests: list[Manifest] = field(default_factory=list)  # of the runs behind the rows
 
 
 @dataclass(frozen=True)
 class Board:
-    """The content of the pages.
+    """The content of the pages."""
 
-    Attributes:
-        tables: the first one ranks the senders.
-        entries: by label and hash.
-        damages: highest degradation first.
-        by_author: author -> number of submissions by authors with the same folded name.
-    """
-
-    tables: list[Table]
-    entries: dict[tuple[str, str], Entry]
-    damages: list[DamageRecord]
+    tables: list[Table]  # the first one ranks the senders
+    entries: dict[tuple[str, str], Entry]  # by label and hash
+    damages: list[DamageRecord]  # highest degradation first
     records: Records
-    by_author: dict[str, int]
+    by_author: dict[str, int]  # author -> number of submissions by authors with the same folded name
 
     def entry(self, player: PlayerRecord) -> Entry:
         return self.entries[player.label, player.sha256]

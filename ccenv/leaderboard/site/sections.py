@@ -34,16 +34,11 @@ _FAIR = "ever_delay"
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem with its certificate, which the checker confirmed without solving.
+    """A theorem with its certificate, which the checker confirmed without solving."""
 
-    Attributes:
-        flows: "1", or "any": for any number of flows of the sender.
-        figures: what is proved; None: not claimed.
-    """
-
-    flows: str
+    flows: str  # "1", or "any": for any number of flows of the sender
     statement: str
-    figures: Mapping[str, float | None]
+    figures: Mapping[str, float | None]  # what is proved; None: not claimed
     assumptions: Sequence[str]
     link: str
     content: bytes

@@ -37,27 +37,18 @@ class Round:
 
 @dataclass(frozen=True)
 class Records:
-    """All records that a board is made from, without those of withdrawn submissions.
-
-    Attributes:
-        verifications: single questions to solvers.
-        submissions: empty for records from folders.
-        audits: each with whether it was made in this board's folder.
-        chain: hash of the last record, "" without a database.
-        handed_in: returns a submitted file by hash.
-        players: submission -> canonical hash of its player.
-    """
+    """All records that a board is made from, without those of withdrawn submissions."""
 
     benches: list[BenchRecord]
-    verifications: list[VerificationRecord]
-    submissions: list[SubmissionRecord] = field(default_factory=list)
+    verifications: list[VerificationRecord]  # single questions to solvers
+    submissions: list[SubmissionRecord] = field(default_factory=list)  # empty for records from folders
     envelopes: list[Envelope] = field(default_factory=list)
     damages: list[DamageRecord] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    audits: list[tuple[Audited, bool]] = field(default_factory=list)
-    chain: str = ""
-    handed_in: Callable[[str], bytes] | None = None
-    players: dict[str, str] = field(default_factory=dict)
+    audits: list[tuple[Audited, bool]] = field(default_factory=list)  # each with whether it was made in this board's folder
+    chain: str = ""  # hash of the last record, "" without a database
+    handed_in: Callable[[str], bytes] | None = None  # returns a submitted file by hash
+    players: dict[str, str] = field(default_factory=dict)  # submission -> canonical hash of its player
     withdrawn: list[SubmissionRecord] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 

@@ -32,22 +32,15 @@ class EditedRecordError(CcenvError):
 
 @dataclass(frozen=True)
 class Stored:
-    """A record of the database.
-
-    Attributes:
-        subject: hash of the submission that it is about, or "".
-        slot: unique key.
-        sha256: hash of kind, subject, slot and content.
-        chain: hash of the previous chain hash and of sha256.
-    """
+    """A record of the database."""
 
     number: int
     kind: str
-    subject: str
-    slot: str
+    subject: str  # hash of the submission that it is about, or ""
+    slot: str  # unique key
     content: dict[str, Any]
-    sha256: str
-    chain: str
+    sha256: str  # hash of kind, subject, slot and content
+    chain: str  # hash of the previous chain hash and of sha256
 
     @property
     def files(self) -> dict[str, str]:

@@ -34,13 +34,9 @@ _SECRET_BYTES = 32
 
 
 class BoardConfig(StrictModel):
-    """What an operator may say in ``board.yaml``, in the folder of a board.
+    """What an operator may say in ``board.yaml``, in the folder of a board."""
 
-    Attributes:
-        database: SQLAlchemy URL, if the database is not a SQLite file in that folder.
-    """
-
-    database: str | None = None
+    database: str | None = None  # SQLAlchemy URL, if the database is not a SQLite file in that folder
 
 
 def home_of(folder: FilePath) -> Home:

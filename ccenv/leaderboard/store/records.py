@@ -306,23 +306,19 @@ class PlayedContent(StageContent):
 
 
 class Envelope(StageContent):
-    """Bounds that a solver proved about a submission within a budget; no rows without an encoding.
-
-    Attributes:
-        promises: version of the meaning of rows (``ccenv.proofs.claims.endless.VERSION``). In version 1 any rise or fall
-            excused a trace for ever: such rows are shown as such and are no bounds of a run.
-        T: samples of a trace; longer ones cannot be decided in the time of an audit.
-    """
+    """Bounds that a solver proved about a submission within a budget; no rows without an encoding."""
 
     stage: Literal["envelope"]
     player_sha256: Sha256
     machine: MachineRecord
+    # version of the meaning of rows (`ccenv.proofs.claims.endless.VERSION`). In version 1 any rise or fall excused a trace for
+    # ever: such rows are shown as such and are no bounds of a run
     promises: Literal[1, 2] = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
     solver: Annotated[str, Field(pattern=r"^[A-Za-z0-9 ._+-]{0,60}$")]
     setting_name: Literal["history", "sound", "none"]
-    T: int = Field(ge=2, le=16, strict=True)
+    T: int = Field(ge=2, le=16, strict=True)  # samples of a trace; longer ones cannot be decided in the time of an audit
     budget_s: float = Field(gt=0, le=1e7)
     seconds: float = Field(ge=0, le=1e9)
 
@@ -334,23 +330,16 @@ class Envelope(StageContent):
 
 @dataclass(frozen=True)
 class BenchRecord:
-    """A run of a suite.
-
-    Attributes:
-        suite: as published; an evaluation has other seeds.
-        suite_sha256: hash of the published suite in this version, so that records of older versions are compared with newer ones.
-        order: sort key; the last record of a sender counts.
-        read: returns a file of the record by name, None if it is missing.
-        submission: hash, "" for a record from a folder.
-    """
+    """A run of a suite."""
 
     manifest: Manifest
     cells: list[CellRecord]
-    suite: SuiteBase
+    suite: SuiteBase  # as published; an evaluation has other seeds
+    # hash of the published suite in this version, so that records of older versions are compared with newer ones
     suite_sha256: str
-    order: str
-    read: Callable[[str], bytes | None]
-    submission: str = ""
+    order: str  # sort key; the last record of a sender counts
+    read: Callable[[str], bytes | None]  # returns a file of the record by name, None if it is missing
+    submission: str = ""  # hash, "" for a record from a folder
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Export of 4CP (``fourcp_fixed``, ``fourcp_auto``) as one C file (``fourcp.bpf.c.in``); tests repeat the computation in integers.
+"""Export of 4CP (``fourcp_fixed``, ``fourcp_auto``) as one C file (``fourcp.bpf.c.in``); tests have it in integers, too.
 
 [4CP] s.5.2 has it as a module of a kernel that is not public. The rule is that of ``ccenv.agents.classic.fourcp``, rounded:
 time-outs and episodes of fast recovery are the kernel's, and one ACK adapts the target by at most 1/64.

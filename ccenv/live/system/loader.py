@@ -33,15 +33,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Refusal(LiveError):
-    """The kernel or the library refused a program.
-
-    Attributes:
-        log: all messages about it, with the verifier's lines.
-    """
+    """The kernel or the library refused a program."""
 
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
-        self.log = log
+        self.log = log  # all messages about it, with the verifier's lines
 
 
 @cache

@@ -26,16 +26,11 @@ SINK_LOW_BYTES = 128 << 10  # read by the receiving application at a time
 
 @dataclass
 class Sockets:
-    """The sockets of all flows.
-
-    Attributes:
-        listeners: by flow, in the receivers' namespace.
-        sinks: by flow, once connected.
-    """
+    """The sockets of all flows."""
 
     senders: list[socket.socket] = field(default_factory=list)
-    listeners: list[socket.socket] = field(default_factory=list)
-    sinks: list[socket.socket] = field(default_factory=list)
+    listeners: list[socket.socket] = field(default_factory=list)  # by flow, in the receivers' namespace
+    sinks: list[socket.socket] = field(default_factory=list)  # by flow, once connected
 
     def make_senders(self, n: int, n_bytes: int, first_port: int) -> None:
         """Make the unconnected senders of n flows in this namespace."""

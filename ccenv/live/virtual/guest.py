@@ -27,29 +27,17 @@ _LIBRARIES = {"emulated.c": ("-lbpf", "-lelf", "-lz")}
 
 
 class Guest(NamedTuple):
-    """A kernel in virtual time.
+    """A kernel in virtual time."""
 
-    Attributes:
-        controls: the congestion control of each flow.
-        files: of its initramfs, besides /run.txt.
-        outside: files of its folder.
-        library: C of what runs in its process and speaks to the emulator of the network.
-        cpu_s: limit of its CPU time: a constant, and per Mbit that the link could carry.
-        memory_mib: without what is in flight.
-        release: of the kernel.
-        console: file of its folder that has its messages.
-        command: by its memory in MiB; the first one is the program.
-    """
-
-    controls: list[str]
-    files: dict[str, bytes]
-    outside: dict[str, bytes]
-    library: str
-    cpu_s: tuple[float, float]
-    memory_mib: int
-    release: str
-    console: str
-    command: Callable[[int], list[str]]
+    controls: list[str]  # the congestion control of each flow
+    files: dict[str, bytes]  # of its initramfs, besides /run.txt
+    outside: dict[str, bytes]  # files of its folder
+    library: str  # C of what runs in its process and speaks to the emulator of the network
+    cpu_s: tuple[float, float]  # limit of its CPU time: a constant, and per Mbit that the link could carry
+    memory_mib: int  # without what is in flight
+    release: str  # of the kernel
+    console: str  # file of its folder that has its messages
+    command: Callable[[int], list[str]]  # by its memory in MiB; the first one is the program
 
 
 def find_compiler() -> Needs:

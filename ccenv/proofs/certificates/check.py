@@ -75,18 +75,13 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Report:
-    """Result of a check.
+    """Result of a check."""
 
-    Attributes:
-        refusals: empty: the certificate holds if all of ``trusted`` does. What depends on a refused part is not checked.
-        queries: number of queries derived and compared.
-        decided: query -> the second solver's answer, where it was asked.
-    """
-
+    # empty: the certificate holds if all of `trusted` does. What depends on a refused part is not checked
     refusals: list[Refusal] = field(default_factory=list)
     trusted: list[str] = field(default_factory=list)
-    queries: int = 0
-    decided: dict[str, str] = field(default_factory=dict)
+    queries: int = 0  # number of queries derived and compared
+    decided: dict[str, str] = field(default_factory=dict)  # query -> the second solver's answer, where it was asked
     seconds: float = 0.0
 
     @property

@@ -47,21 +47,14 @@ def most(a: str, b: str) -> str:
 
 @dataclass(frozen=True)
 class Path:
-    """The path of a query.
+    """The path of a query."""
 
-    Attributes:
-        model: ``ideal``, ``cbr_delay`` or ``ccac``.
-        buffer: ``infinite``, ``arbitrary``, ``large``, or beta in C*Rm.
-        samples: T.
-        sent_before: None, or (a, b): in each step of the known past at most a*C*Rm + b*MSS was sent.
-        delays: distinguished delays of the newest byte, in steps; ``first_delays``: of the first byte of a step.
-    """
-
-    model: str
-    buffer: str | Fraction
-    samples: int
+    model: str  # `ideal`, `cbr_delay` or `ccac`
+    buffer: str | Fraction  # `infinite`, `arbitrary`, `large`, or beta in C*Rm
+    samples: int  # T
+    # None, or (a, b): in each step of the known past at most a*C*Rm + b*MSS was sent
     sent_before: tuple[Fraction, Fraction] | None
-    delays: tuple[int, ...]
+    delays: tuple[int, ...]  # distinguished delays of the newest byte, in steps; `first_delays`: of the first byte of a step
     first_delays: tuple[int, ...]
 
     @property

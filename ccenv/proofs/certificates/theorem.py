@@ -55,40 +55,26 @@ LemmaName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_,.'-]*( [A-Za-z0-9
 
 
 class Rank(StrictModel):
-    """A quantity that moves monotonically to an end, by steps of a least size: exactly one of times, by_mss, over and minus.
+    """A quantity that moves monotonically to an end, by steps of a least size: exactly one of times, by_mss, over and minus."""
 
-    Attributes:
-        of: a belief or the queue.
-        times: least factor of growth (above 1) per step, until it is at least ``until``.
-        by_mss: least growth per step, in MSS/Rm.
-        over: least factor of decrease (above 1) per step, until it is at most ``until``.
-        minus: least decrease per step.
-        jump: with ``over``: from above this value the first step leads to it or below, so that an infinite start counts one.
-    """
-
-    of: str
-    times: Number | None = None
-    by_mss: Number | None = None
-    over: Number | None = None
-    minus: Number | None = None
+    of: str  # a belief or the queue
+    times: Number | None = None  # least factor of growth (above 1) per step, until it is at least `until`
+    by_mss: Number | None = None  # least growth per step, in MSS/Rm
+    over: Number | None = None  # least factor of decrease (above 1) per step, until it is at most `until`
+    minus: Number | None = None  # least decrease per step
     until: Number
+    # with `over`: from above this value the first step leads to it or below, so that an infinite start counts one
     jump: Number | None = None
 
 
 class Claim(StrictModel):
-    """A claim about all traces of a run but a bounded number: in each of those a rank moves.
+    """A claim about all traces of a run but a bounded number: in each of those a rank moves."""
 
-    Attributes:
-        bound: utilisation in the long run; most bytes in flight, in C(Rm + D); most bytes lost per Rm in the long run, in C Rm.
-        rank: ranks of which one moves in each trace that violates the bound.
-        when: assumptions on MSS and the buffer, which do not change.
-        potential: of ``utilisation`` and ``loss_per_rtt``: the credit or debt of a trace at its ends.
-    """
-
+    # utilisation in the long run; most bytes in flight, in C(Rm + D); most bytes lost per Rm in the long run, in C Rm
     bound: Number
-    rank: list[Rank] = Field(default_factory=list, max_length=4)
-    when: Any = Field(default_factory=list)
-    potential: str = "0"
+    rank: list[Rank] = Field(default_factory=list, max_length=4)  # ranks of which one moves in each trace that violates the bound
+    when: Any = Field(default_factory=list)  # assumptions on MSS and the buffer, which do not change
+    potential: str = "0"  # of `utilisation` and `loss_per_rtt`: the credit or debt of a trace at its ends
     potential_range: tuple[Number, Number] = (0, 0)
 
 
@@ -110,32 +96,23 @@ class Lemma(StrictModel):
 
 
 class Theorem(StrictModel):
-    """A theorem.
-
-    Attributes:
-        sender: registered belief program, or a program file beside the theorem.
-        buffer: ``infinite``, ``small``, ``large``, ``arbitrary``, or a number of C*Rm.
-        T: samples of a trace; with time-outs 11, the engine's period.
-        past: ``history`` or ``sound``: treatment of the steps before a trace.
-        timeouts: ``artefact`` or ``paper`` (C_L and C_U time out at the end of each trace), or ``none``.
-        start: assumption on the start of the run; an empty list is any state.
-        invariant: holds at the start and end of each trace.
-        history_given: lemmas whose conclusions are assumed of a trace when its past is carried to the next one.
-    """
+    """A theorem."""
 
     name: Name
     source: Line
-    sender: Name
+    sender: Name  # registered belief program, or a program file beside the theorem
     model: Literal["ideal", "cbr_delay", "ccac"]
-    buffer: str | float = "arbitrary"
-    T: int = Field(ge=3, le=21)
-    past: Literal["history", "sound"] = "history"
+    buffer: str | float = "arbitrary"  # `infinite`, `small`, `large`, `arbitrary`, or a number of C*Rm
+    T: int = Field(ge=3, le=21)  # samples of a trace; with time-outs 11, the engine's period
+    past: Literal["history", "sound"] = "history"  # `history` or `sound`: treatment of the steps before a trace
+    # `artefact` or `paper` (C_L and C_U time out at the end of each trace), or `none`
     timeouts: Literal["artefact", "paper", "none"] = "none"
     constants: dict[Word, Number] = Field(default_factory=dict)
     states: dict[Word, Any] = Field(default_factory=dict)
-    start: Any
-    invariant: Any
+    start: Any  # assumption on the start of the run; an empty list is any state
+    invariant: Any  # holds at the start and end of each trace
     lemmas: list[Lemma] = Field(min_length=1, max_length=40)
+    # lemmas whose conclusions are assumed of a trace when its past is carried to the next one
     history_given: tuple[str, ...] = ()
     claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], Claim] = Field(min_length=1)
 

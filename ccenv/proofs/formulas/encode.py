@@ -26,19 +26,12 @@ BOUNDS = ("C_L", "C_U", "C_L_lambda", "q_U")
 
 @dataclass(frozen=True)
 class Needs:
-    """What a sender or a property reads of an encoding.
+    """What a sender or a property reads of an encoding."""
 
-    Attributes:
-        bounds: names among C_L, C_U, C_L_lambda, q_U.
-        delays: delays of the newest byte to be distinguished, in steps.
-        probe_window: T* of C_L_lambda in steps.
-        marks: ECN.
-    """
-
-    bounds: frozenset[str] = frozenset()
-    delays: frozenset[int] = frozenset()
-    probe_window: int = 1
-    marks: bool = False
+    bounds: frozenset[str] = frozenset()  # names among C_L, C_U, C_L_lambda, q_U
+    delays: frozenset[int] = frozenset()  # delays of the newest byte to be distinguished, in steps
+    probe_window: int = 1  # T* of C_L_lambda in steps
+    marks: bool = False  # ECN
 
     def __or__(self, other: Needs) -> Needs:
         """Return the union of both."""
@@ -113,20 +106,14 @@ class Network:
 
 @dataclass
 class Encoding:
-    """Formulas of a network, its beliefs and a sender (None: an arbitrary one), without a property.
-
-    Attributes:
-        variables: all declared variables by name.
-        parts: (law or rule name, formula) pairs: first the network's, then the sender's.
-        network: shared by senders that name their sent bytes alike.
-    """
+    """Formulas of a network, its beliefs and a sender (None: an arbitrary one), without a property."""
 
     setting: Setting
     sender: SmtSender | None
     view: View
-    variables: Variables
-    parts: list[tuple[str, Formula]]
-    network: Network
+    variables: Variables  # all declared variables by name
+    parts: list[tuple[str, Formula]]  # (law or rule name, formula) pairs: first the network's, then the sender's
+    network: Network  # shared by senders that name their sent bytes alike
 
     def formulas(self) -> list[Formula]:
         """Return all formulas that are not trivially true."""

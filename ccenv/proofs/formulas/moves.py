@@ -32,19 +32,13 @@ REPLAY_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves of network and sender, step by step, that run a solver trace from an empty path.
+    """The moves of network and sender, step by step, that run a solver trace from an empty path."""
 
-    Attributes:
-        network: (prefix + rows - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1].
-        rates_Bps: (prefix + rows - 1, N) sending rates.
-        offset_bytes: (N,) by which the engine's curves exceed the trace's (whose S is 0 at row 0).
-        prefix_steps: steps that build the state of row 0; none for a trace that starts empty.
-    """
-
+    # (prefix + rows - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1]
     network: np.ndarray
-    rates_Bps: np.ndarray
-    offset_bytes: np.ndarray
-    prefix_steps: int
+    rates_Bps: np.ndarray  # (prefix + rows - 1, N) sending rates
+    offset_bytes: np.ndarray  # (N,) by which the engine's curves exceed the trace's (whose S is 0 at row 0)
+    prefix_steps: int  # steps that build the state of row 0; none for a trace that starts empty
 
 
 def moves_of(trace: Trace) -> Moves:

@@ -33,16 +33,11 @@ class TimeoutRule:
 
     A bound times out only if it did not move inside the trace, and the other bound did not move by more than ``moved_factor``
     unless the beliefs are empty.
-
-    Attributes:
-        close_factor: beliefs are tight if C_U <= close_factor * C_L.
-        rise_factor: C_U becomes at most rise_factor * C_U at a time-out.
-        moved_factor: a bound that moved by more than this factor protects the other one.
     """
 
-    close_factor: Fraction
-    rise_factor: Fraction
-    moved_factor: Fraction = Fraction(11, 10)
+    close_factor: Fraction  # beliefs are tight if C_U <= close_factor * C_L
+    rise_factor: Fraction  # C_U becomes at most rise_factor * C_U at a time-out
+    moved_factor: Fraction = Fraction(11, 10)  # a bound that moved by more than this factor protects the other one
 
 
 TIMEOUT_PRESETS: dict[str, TimeoutRule] = {

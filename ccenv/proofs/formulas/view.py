@@ -28,64 +28,44 @@ class View:
     losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, so they see one delay; on
     other models each flow has a delay element after the queue ([Starvation] s.3), and so its own ``departed``, past and delays.
     Senders, beliefs and properties of one flow read either view.
-
-    Attributes:
-        alpha: MSS.
-        beta: buffer, or None where infinite.
-        G: cumulative tokens admitted.
-        E: cumulative bytes that entered the queue, A - L.
-        S: cumulative bytes delivered; S[0] = 0.
-        E_before: E at samples -1, -2, ..., as far back as the known past and delays look.
-        G_before: G at the samples -1, -2, ... of the known past; likewise S_before, late_before and first_late_before.
-        sent: bytes sent in (t-1, t], entry 0 is None; likewise ``lost``.
-        rate: sending rate in (t-1, t]; entry 0 is the rate before the trace.
-        cwnd: congestion window in (t-1, t], or None for rate-based senders.
-        lost_at_0: whether bytes were lost in the step that ended at sample 0.
-        lost_before: k -> the same of the step that ended at sample -k, unless ``lost_at_0`` or ``loss_seen`` holds it.
-        loss_seen: whether a loss became known in (t-1, t]; the oracle reports with one Rm of delay.
-        late: per sample, m -> whether the newest byte delivered by then had waited at least m steps (grid reading).
-        first_late: the same for the first byte delivered in (t-1, t].
-        C_L: lower bound on C, or None where nothing needs it; likewise C_U, C_L_lambda.
-        q_U: upper bound on the queue in bytes, or None.
-        extra: further named quantities of a sender (for traces and replay).
-        flows: one view per flow if there are several, else empty.
-        departed: of a flow with its own delay element: its bytes among the first G that left the queue.
-        mark_above: queue above which bytes that enter in a step are marked, or None without ECN.
-        marked: per step, whether bytes that entered in it are marked; ``marked_before``: k -> those of step -1-k.
-        echo_before: of a flow, whether it saw marks at sample 0.
     """
 
     setting: Setting
-    alpha: Term
-    beta: Term | None
-    G: list[Term]
-    E: list[Term]
-    S: list[Term]
-    E_before: list[Term]
-    sent: list[Term]
+    alpha: Term  # MSS
+    beta: Term | None  # buffer, or None where infinite
+    G: list[Term]  # cumulative tokens admitted
+    E: list[Term]  # cumulative bytes that entered the queue, A - L
+    S: list[Term]  # cumulative bytes delivered; S[0] = 0
+    E_before: list[Term]  # E at samples -1, -2, ..., as far back as the known past and delays look
+    sent: list[Term]  # bytes sent in (t-1, t], entry 0 is None; likewise `lost`
     lost: list[Term]
-    rate: list[Term]
-    lost_at_0: Formula
-    loss_seen: list[Formula]
+    rate: list[Term]  # sending rate in (t-1, t]; entry 0 is the rate before the trace
+    lost_at_0: Formula  # whether bytes were lost in the step that ended at sample 0
+    loss_seen: list[Formula]  # whether a loss became known in (t-1, t]; the oracle reports with one Rm of delay
+    # per sample, m -> whether the newest byte delivered by then had waited at least m steps (grid reading)
     late: list[dict[int, Formula]]
-    first_late: list[dict[int, Formula]]
-    cwnd: list[Term] | None = None
-    C_L: list[Term] | None = None
+    first_late: list[dict[int, Formula]]  # the same for the first byte delivered in (t-1, t]
+    cwnd: list[Term] | None = None  # congestion window in (t-1, t], or None for rate-based senders
+    C_L: list[Term] | None = None  # lower bound on C, or None where nothing needs it; likewise C_U, C_L_lambda
     C_U: list[Term] | None = None
     C_L_lambda: list[Term] | None = None
-    q_U: list[Term] | None = None
-    extra: dict[str, list[Term]] = field(default_factory=dict)
+    q_U: list[Term] | None = None  # upper bound on the queue in bytes, or None
+    extra: dict[str, list[Term]] = field(default_factory=dict)  # further named quantities of a sender (for traces and replay)
+    # G at the samples -1, -2, ... of the known past; likewise S_before, late_before and first_late_before
     G_before: list[Term] = field(default_factory=list)
     S_before: list[Term] = field(default_factory=list)
     late_before: list[dict[int, Formula]] = field(default_factory=list)
     first_late_before: list[dict[int, Formula]] = field(default_factory=list)
-    flows: list[View] = field(default_factory=list)
+    flows: list[View] = field(default_factory=list)  # one view per flow if there are several, else empty
+    # k -> the same of the step that ended at sample -k, unless `lost_at_0` or `loss_seen` holds it
     lost_before: dict[int, Formula] = field(default_factory=dict)
+    # of a flow with its own delay element: its bytes among the first G that left the queue
     departed: list[Term] = field(default_factory=list)
-    mark_above: Term | None = None
+    mark_above: Term | None = None  # queue above which bytes that enter in a step are marked, or None without ECN
+    # per step, whether bytes that entered in it are marked; `marked_before`: k -> those of step -1-k
     marked: list[Formula] = field(default_factory=list)
     marked_before: list[Formula] = field(default_factory=list)
-    echo_before: Formula = False
+    echo_before: Formula = False  # of a flow, whether it saw marks at sample 0
 
     @property
     def each(self) -> list[View]:

@@ -84,19 +84,13 @@ class Solved:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of the link, C_U at each step, that a sender can be sure of for ever, with a certificate of each side.
+    """The share of the link, C_U at each step, that a sender can be sure of for ever, with a certificate of each side."""
 
-    Attributes:
-        share: the sender keeps at least this.
-        below: the network keeps it to at most this; None: the share is the whole link.
-        sender_credit: of each board, in packets over OF: along every edge of its best action the credit pays what is missing.
-        network_credit: the same of the network at ``below``.
-    """
-
-    share: Fraction
-    below: Fraction | None
+    share: Fraction  # the sender keeps at least this
+    below: Fraction | None  # the network keeps it to at most this; None: the share is the whole link
+    # of each board, in packets over OF: along every edge of its best action the credit pays what is missing
     sender_credit: NDArray[np.int64]
-    network_credit: NDArray[np.int64] | None
+    network_credit: NDArray[np.int64] | None  # the same of the network at `below`
 
     @property
     def starves(self) -> bool:

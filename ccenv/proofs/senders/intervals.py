@@ -19,15 +19,10 @@ _ALPHA = "MSS/Rm"
 
 @dataclass(frozen=True)
 class EmptyInterval:
-    """A belief at which no rate is allowed.
+    """A belief at which no rate is allowed."""
 
-    Attributes:
-        leaf: the interval, from ``lo`` to ``hi`` at this belief.
-        belief: value of each input that the program reads, in units of Rm = 1.
-    """
-
-    leaf: Leaf
-    belief: dict[str, Fraction | bool]
+    leaf: Leaf  # the interval, from `lo` to `hi` at this belief
+    belief: dict[str, Fraction | bool]  # value of each input that the program reads, in units of Rm = 1
     lo: Fraction
     hi: Fraction
 

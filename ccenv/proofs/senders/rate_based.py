@@ -22,16 +22,11 @@ class RateDelay(RateSender):
 
     Delays are read off the grid, so (Rmax - (d - Rm))/D is an integer and the map is linear in mu_minus; a is one MSS per Rm.
     The sender has no window and does not react to losses. Delays above Rmax count as Rmax + D.
-
-    Attributes:
-        s: largest unfairness aimed at, > 1.
-        rmax_steps: Rmax in Rm.
-        factor: b, in (0, 1).
     """
 
-    s: Fraction = Fraction(2)
-    rmax_steps: int = 4
-    factor: Fraction = Fraction(1, 2)
+    s: Fraction = Fraction(2)  # largest unfairness aimed at, > 1
+    rmax_steps: int = 4  # Rmax in Rm
+    factor: Fraction = Fraction(1, 2)  # b, in (0, 1)
     name: str = "rate_delay"
 
     def needs(self, setting: Setting) -> Needs:

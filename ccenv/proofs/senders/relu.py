@@ -32,18 +32,13 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class ReluPolicy:
-    """A ReLU net over rates.
-
-    Attributes:
-        inputs: names among RATE_INPUTS.
-        layers: weights, one matrix (n_out rows of n_in) per layer; ReLU between them, the last one linear with one output.
-        biases: one vector (n_out) per layer, in MSS/Rm; empty: none.
-    """
+    """A ReLU net over rates."""
 
     name: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # names among RATE_INPUTS
+    # weights, one matrix (n_out rows of n_in) per layer; ReLU between them, the last one linear with one output
     layers: tuple[Matrix, ...]
-    biases: tuple[tuple[Fraction, ...], ...] = ()
+    biases: tuple[tuple[Fraction, ...], ...] = ()  # one vector (n_out) per layer, in MSS/Rm; empty: none
 
     def __post_init__(self) -> None:
         for name in self.inputs:

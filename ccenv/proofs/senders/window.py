@@ -100,18 +100,12 @@ def inflight_known(view: View, t: int) -> Term:
 
 @dataclass(frozen=True)
 class Losses:
-    """A sender's knowledge of losses when it decides a step, in exact numbers.
+    """A sender's knowledge of losses when it decides a step, in exact numbers."""
 
-    Attributes:
-        found: bytes found lost since sample 0.
-        new: whether some were found in this step, ``timed_out``: by a time-out.
-        inflight: bytes that the sender counts as in flight.
-    """
-
-    found: Fraction
-    new: bool
+    found: Fraction  # bytes found lost since sample 0
+    new: bool  # whether some were found in this step, `timed_out`: by a time-out
     timed_out: bool
-    inflight: Fraction
+    inflight: Fraction  # bytes that the sender counts as in flight
 
 
 def exact_losses(run: Run, t: int, found_before: Fraction) -> Losses:
@@ -291,12 +285,9 @@ class Dctcp(_ReducesOnce):
 
     Deviation: DCTCP (RFC 8257) averages the share of marked bytes with a gain of 1/16; here a round is marked or not, and the
     average is that of this round and the one before, so that a cut is a quarter or a half. Losses are ignored.
-
-    Attributes:
-        threshold: queue above which bytes are marked, in C*Rm.
     """
 
-    threshold: Fraction = Fraction(1, 2)
+    threshold: Fraction = Fraction(1, 2)  # queue above which bytes are marked, in C*Rm
     name: str = "dctcp"
 
     def needs(self, setting: Setting) -> Needs:
@@ -333,12 +324,9 @@ class DelayAimd(_ReducesOnce):
     """AIMD on delay ([Starvation] s.6.2): plus one MSS per Rm; halved when the newest byte has waited long, once per round trip.
 
     Deviation from the agent ``aimd_delay``: a delay is read in whole Rm, and losses are ignored.
-
-    Attributes:
-        threshold_steps: delay beyond Rm at which the window is halved, in steps; above D.
     """
 
-    threshold_steps: int = 2
+    threshold_steps: int = 2  # delay beyond Rm at which the window is halved, in steps; above D
     name: str = "aimd_delay"
 
     def needs(self, setting: Setting) -> Needs:

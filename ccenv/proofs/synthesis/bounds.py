@@ -165,26 +165,16 @@ def _trace_samples(query: Query) -> int:
 
 @dataclass
 class _Prover:
-    """One solution's lemmas.
+    """One solution's lemmas."""
 
-    Attributes:
-        loaded: the lemma set with the solution as its sender.
-        setting_name: treatment of the past.
-        samples: T.
-        call_s: seconds per solver call.
-        end: monotonic time at which the budget is used up.
-        numbers: constants; proved ones replace those of the set.
-        store: solved queries.
-    """
-
-    loaded: LoadedSuite
-    setting_name: str
-    samples: int
-    call_s: float
+    loaded: LoadedSuite  # the lemma set with the solution as its sender
+    setting_name: str  # treatment of the past
+    samples: int  # T
+    call_s: float  # seconds per solver call
     seed: int
-    end: float
-    numbers: dict[str, Fraction]
-    store: Store
+    end: float  # monotonic time at which the budget is used up
+    numbers: dict[str, Fraction]  # constants; proved ones replace those of the set
+    store: Store  # solved queries
 
     def decide(self, lemma: Lemma, numbers: dict[str, Fraction]) -> tuple[Verdict, list[str]]:
         """Return the verdict of all queries of a lemma, and their hashes."""

@@ -30,43 +30,29 @@ Status = Literal["proved", "refuted", "unknown"]
 
 @dataclass(frozen=True)
 class Task:
-    """The question about one candidate, for ``flows`` flows of it on a link.
-
-    Attributes:
-        seconds: limit per solver call.
-        full: use moving beliefs throughout instead of the static-belief reduction.
-        any_start: beliefs may be wrong at the start, which adds the other half of (5.3).
-    """
+    """The question about one candidate, for ``flows`` flows of it on a link."""
 
     setting: Setting
     objectives: Objectives
     program: Program
-    seconds: float
+    seconds: float  # limit per solver call
     seed: int = 0
-    full: bool = False
-    any_start: bool = False
+    full: bool = False  # use moving beliefs throughout instead of the static-belief reduction
+    any_start: bool = False  # beliefs may be wrong at the start, which adds the other half of (5.3)
     flows: int = 1
 
 
 @dataclass
 class Decision:
-    """The answer.
-
-    Attributes:
-        seconds: wall time in the solver.
-        claim: the query that refuted it or stayed open.
-        reason: why it is unknown.
-        queries: per proof: name and SHA-256 of the SMT-LIB text.
-        view: the replayed counterexample in exact numbers.
-    """
+    """The answer."""
 
     status: Status
     calls: int = 0
-    seconds: float = 0.0
-    claim: str = ""
-    reason: str = ""
-    queries: list[dict[str, Any]] = field(default_factory=list)
-    view: View | None = None
+    seconds: float = 0.0  # wall time in the solver
+    claim: str = ""  # the query that refuted it or stayed open
+    reason: str = ""  # why it is unknown
+    queries: list[dict[str, Any]] = field(default_factory=list)  # per proof: name and SHA-256 of the SMT-LIB text
+    view: View | None = None  # the replayed counterexample in exact numbers
 
     def add_cost(self, answer: Answer | Decision) -> None:
         """Count the solver time of an answer, or of another decision."""

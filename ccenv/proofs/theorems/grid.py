@@ -66,17 +66,11 @@ Carried = Literal["carries over", "counterexample", "unknown"]
 
 @dataclass(frozen=True)
 class ClaimOnGrid:
-    """The outcome for one claim.
+    """The outcome for one claim."""
 
-    Attributes:
-        verdict: ``carries over``; ``counterexample``: a needed lemma is refuted; ``unknown``: one is undecided.
-        lemmas: needed parts of lemmas that do not hold.
-        every_k: whether it carries over to every grid with this D.
-    """
-
-    verdict: Carried
-    lemmas: tuple[Decided, ...] = ()
-    every_k: bool = False
+    verdict: Carried  # `carries over`; `counterexample`: a needed lemma is refuted; `unknown`: one is undecided
+    lemmas: tuple[Decided, ...] = ()  # needed parts of lemmas that do not hold
+    every_k: bool = False  # whether it carries over to every grid with this D
 
 
 @dataclass(frozen=True)

@@ -33,17 +33,12 @@ SHARED = ("alpha", "beta")
 
 @dataclass(frozen=True)
 class Lasso:
-    """The query for traces that join end to end, return to their state and violate a claim.
-
-    Attributes:
-        query: of one trace, with its ``encoding``.
-        views: one per trace, in its own variables.
-    """
+    """The query for traces that join end to end, return to their state and violate a claim."""
 
     name: str
-    query: Query
+    query: Query  # of one trace, with its `encoding`
     encoding: Encoding
-    views: tuple[View, ...]
+    views: tuple[View, ...]  # one per trace, in its own variables
     formulas: tuple[Formula, ...]
     claim: ReadClaim
     loaded: LoadedTheorem
@@ -180,19 +175,13 @@ SERIES = ("sent", "lost", "rate", "loss_seen", "late", "first_late", *BOUNDS)
 
 @dataclass(frozen=True)
 class Periods:
-    """A run from any state that the laws of one sample allow, in solver variables.
-
-    Attributes:
-        needs: of the encodings, one per trace.
-        views: one per trace, in its own variables.
-        formulas: laws, beliefs, the sender, true beliefs at the start of each trace, and that traces join.
-    """
+    """A run from any state that the laws of one sample allow, in solver variables."""
 
     sender: SmtSender
-    needs: Needs
+    needs: Needs  # of the encodings, one per trace
     encodings: tuple[Encoding, ...]
-    views: tuple[View, ...]
-    formulas: tuple[Formula, ...]
+    views: tuple[View, ...]  # one per trace, in its own variables
+    formulas: tuple[Formula, ...]  # laws, beliefs, the sender, true beliefs at the start of each trace, and that traces join
 
     @property
     def first(self) -> View:

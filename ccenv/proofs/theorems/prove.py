@@ -39,26 +39,19 @@ _VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}
 
 @dataclass
 class Decided:
-    """The answer to one query of a lemma.
-
-    Attributes:
-        twin: SMT-LIB of the query without the conclusion, which must be satisfiable.
-        reason: for ``unknown``.
-        view: the counterexample in exact numbers, for ``refuted``; ``views``: all traces of a lasso.
-        every_k: whether it is proved of every grid with this D.
-    """
+    """The answer to one query of a lemma."""
 
     lemma: str
     part: int
     verdict: Verdict
     text: str
     answer: Answer
-    twin: str = ""
+    twin: str = ""  # SMT-LIB of the query without the conclusion, which must be satisfiable
     twin_answer: Answer | None = None
-    reason: str = ""
-    view: View | None = None
+    reason: str = ""  # for `unknown`
+    view: View | None = None  # the counterexample in exact numbers, for `refuted`; `views`: all traces of a lasso
     views: tuple[View, ...] = ()
-    every_k: bool = False
+    every_k: bool = False  # whether it is proved of every grid with this D
 
     @property
     def sha256(self) -> str | None:
@@ -79,35 +72,24 @@ class Step:
 
 @dataclass
 class Shown:
-    """Whether an assumption is satisfiable, so that the theorem is not vacuous.
+    """Whether an assumption is satisfiable, so that the theorem is not vacuous."""
 
-    Attributes:
-        names: of what the trace satisfies, or of the one assumption without a trace.
-        verdict: ``verified`` with a trace, ``refuted`` if there is none, or ``unknown``.
-        view: the trace in exact numbers.
-    """
-
-    names: list[str]
-    verdict: Verdict
+    names: list[str]  # of what the trace satisfies, or of the one assumption without a trace
+    verdict: Verdict  # `verified` with a trace, `refuted` if there is none, or `unknown`
     answer: Answer
-    view: View | None = None
+    view: View | None = None  # the trace in exact numbers
 
 
 @dataclass
 class Proof:
-    """All decisions on a theorem.
-
-    Attributes:
-        settles: claim -> whether its ranks reach their ends within a known time, and not only eventually.
-        possible: traces of the start, the invariant and the premises.
-        lassos: of a theorem that was not proved, per claim: whether a trace that returns to its state breaks it.
-    """
+    """All decisions on a theorem."""
 
     loaded: LoadedTheorem
     lemmas: list[Decided]
     steps: list[Step]
-    settles: dict[str, Step]
-    possible: list[Shown] = field(default_factory=list)
+    settles: dict[str, Step]  # claim -> whether its ranks reach their ends within a known time, and not only eventually
+    possible: list[Shown] = field(default_factory=list)  # traces of the start, the invariant and the premises
+    # of a theorem that was not proved, per claim: whether a trace that returns to its state breaks it
     lassos: list[Decided] = field(default_factory=list)
 
     @property
@@ -141,21 +123,13 @@ class Proof:
 
 @dataclass(frozen=True)
 class Prover:
-    """Decides queries with one set of limits.
+    """Decides queries with one set of limits."""
 
-    Attributes:
-        time_limit_s: per solver call; z3 first, then yices if z3 reaches its limit.
-        store: of answers, or None.
-        reuse: whether stored answers count.
-        seed: of z3.
-        progress: receives a line per answer.
-    """
-
-    time_limit_s: float = 120.0
-    store: Store | None = None
-    reuse: bool = True
-    seed: int = 0
-    progress: Callable[[str], None] = lambda line: None
+    time_limit_s: float = 120.0  # per solver call; z3 first, then yices if z3 reaches its limit
+    store: Store | None = None  # of answers, or None
+    reuse: bool = True  # whether stored answers count
+    seed: int = 0  # of z3
+    progress: Callable[[str], None] = lambda line: None  # receives a line per answer
 
     def prove(self, loaded: LoadedTheorem) -> Proof:
         """Decide a theorem. Raises ReplayError if the exact replayer does not reproduce a solver's trace (a bug, no verdict)."""

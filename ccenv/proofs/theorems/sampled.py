@@ -37,17 +37,11 @@ _LOOSER = frozenset(
 
 @dataclass
 class Sampled(View):
-    """A view once per Rm of a trace with any number of samples per Rm.
+    """A view once per Rm of a trace with any number of samples per Rm."""
 
-    Attributes:
-        jitter: D in Rm; the setting's is the next whole number.
-        used: per sample t from 0 on, whether step t - D was utilised, where D is no whole number.
-        C_U_before: C_U one step before the last sample.
-    """
-
-    jitter: Fraction = Fraction(0)
-    used: list[Formula] | None = None
-    C_U_before: Term = None
+    jitter: Fraction = Fraction(0)  # D in Rm; the setting's is the next whole number
+    used: list[Formula] | None = None  # per sample t from 0 on, whether step t - D was utilised, where D is no whole number
+    C_U_before: Term = None  # C_U one step before the last sample
 
     def step_utilised(self, x: int) -> Formula:
         """Return whether the step that ended D before a sample was utilised; for integer D as with one sample per Rm."""

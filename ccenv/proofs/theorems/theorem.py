@@ -70,21 +70,16 @@ class ReadClaim:
 
 @dataclass(frozen=True)
 class LoadedTheorem:
-    """A theorem with everything in it read and checked.
-
-    Attributes:
-        setting: of its queries, with time-outs if any.
-        history_granted: assumptions for carrying the past on.
-    """
+    """A theorem with everything in it read and checked."""
 
     theorem: Theorem
     program: Program
-    setting: Setting
+    setting: Setting  # of its queries, with time-outs if any
     start: Node
     invariant: Node
     lemmas: tuple[ReadLemma, ...]
     claims: tuple[ReadClaim, ...]
-    history_granted: tuple[Node, ...] = ()
+    history_granted: tuple[Node, ...] = ()  # assumptions for carrying the past on
 
     @property
     def sender(self) -> SmtSender:

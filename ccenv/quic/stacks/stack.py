@@ -55,35 +55,22 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True)
 class FlowSettings:
-    """One flow of a run.
+    """One flow of a run."""
 
-    Attributes:
-        control: name of a congestion control of the stack, a compiled program, or a policy where the stack plays them.
-        rtt_s: Rm.
-        start_s: when it starts.
-        mss_bytes: largest packet on the wire.
-        seed: of the stack's random numbers, where it has some.
-        log: keep a qlog of the sender.
-        bypass: datagrams of the handshake bypass the network, as in ``ccenv.live``.
-    """
-
+    # name of a congestion control of the stack, a compiled program, or a policy where the stack plays them
     control: str | CompiledProgram | PolicySender
-    rtt_s: float
-    start_s: float = 0.0
-    mss_bytes: int = 1500
-    seed: int = 0
-    log: bool = False
-    bypass: bool = True
+    rtt_s: float  # Rm
+    start_s: float = 0.0  # when it starts
+    mss_bytes: int = 1500  # largest packet on the wire
+    seed: int = 0  # of the stack's random numbers, where it has some
+    log: bool = False  # keep a qlog of the sender
+    bypass: bool = True  # datagrams of the handshake bypass the network, as in `ccenv.live`
 
 
 class Flow(ABC):
-    """A sender and its receiver between two ends of a network.
+    """A sender and its receiver between two ends of a network."""
 
-    Attributes:
-        log: of the sender's program, None for a control of the stack.
-    """
-
-    log: AckLog | None = None
+    log: AckLog | None = None  # of the sender's program, None for a control of the stack
 
     @property
     def packets(self) -> int:
@@ -169,31 +156,18 @@ class EventFlow(Flow):
 
 
 class Stack(ABC):
-    """A QUIC stack.
+    """A QUIC stack."""
 
-    Attributes:
-        name: on the command line.
-        package: that holds it, for ``importlib.metadata``; empty for a stack that is built.
-        needed: version of the package.
-        how: one line that tells how to get it.
-        controls: its own congestion controls.
-        plays_policies: policies that set a window can play in it, from Python (``ccenv.quic.policy``).
-        pacer: who paces an exported program: ``stack``, ``adapter``, or empty if nobody can.
-        ack_delay_s: by how much its receiver may delay an ACK.
-        timer_s: granularity of its timers.
-        search_runs: that take about 60 CPU s.
-    """
-
-    name: ClassVar[str]
-    package: ClassVar[str] = ""
-    needed: ClassVar[str] = ""
-    how: ClassVar[str]
-    controls: ClassVar[tuple[str, ...]]
-    plays_policies: ClassVar[bool] = False
-    pacer: ClassVar[str]
-    ack_delay_s: ClassVar[float]
-    timer_s: ClassVar[float] = 2 * TIMER_S
-    search_runs: ClassVar[int] = 60
+    name: ClassVar[str]  # on the command line
+    package: ClassVar[str] = ""  # that holds it, for `importlib.metadata`; empty for a stack that is built
+    needed: ClassVar[str] = ""  # version of the package
+    how: ClassVar[str]  # one line that tells how to get it
+    controls: ClassVar[tuple[str, ...]]  # its own congestion controls
+    plays_policies: ClassVar[bool] = False  # policies that set a window can play in it, from Python (`ccenv.quic.policy`)
+    pacer: ClassVar[str]  # who paces an exported program: `stack`, `adapter`, or empty if nobody can
+    ack_delay_s: ClassVar[float]  # by how much its receiver may delay an ACK
+    timer_s: ClassVar[float] = 2 * TIMER_S  # granularity of its timers
+    search_runs: ClassVar[int] = 60  # that take about 60 CPU s
 
     def missing(self) -> str | None:
         """Return in one line why the stack cannot run here; None if it can."""

@@ -24,17 +24,11 @@ PROBE_GAIN = 1.25
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """One bottleneck with a queue, shared by N flows.
+    """One bottleneck with a queue, shared by N flows."""
 
-    Attributes:
-        capacity_Bps: C, bytes/s, above 0.
-        rtt_s: propagation RTT d_i of each flow, s, above 0.
-        buffer_bytes: B, above 0; infinity for a buffer that never fills.
-    """
-
-    capacity_Bps: float
-    rtt_s: tuple[float, ...]
-    buffer_bytes: float = float("inf")
+    capacity_Bps: float  # C, bytes/s, above 0
+    rtt_s: tuple[float, ...]  # propagation RTT d_i of each flow, s, above 0
+    buffer_bytes: float = float("inf")  # B, above 0; infinity for a buffer that never fills
 
     def __post_init__(self) -> None:
         """Check the values. Raises InputError."""
@@ -150,28 +144,18 @@ _STARVED = 1e-6  # share of C below which a flow counts as starved
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """A rest point of a reduced model.
-
-    Attributes:
-        theorem: 1, 3 or 4 of [BBR-fluid]; None for a state that no theorem covers.
-        regime: `deep`, `between` or `shallow` buffer by closed form; found by search: `numeric`, or `starved` if some
-            flow has no share.
-        x_btl_Bps: (N,) estimates.
-        rate_Bps: (N,) sending rates outside the probing phase.
-        loss: share of arrivals lost, 1 - C/y.
-        any_shares: whether every division of the same total rate is an equilibrium too (theorem 1).
-        residual: largest |derivative| relative to C, computed from the reduced model.
-    """
+    """A rest point of a reduced model."""
 
     model: Model
-    theorem: int | None
+    theorem: int | None  # 1, 3 or 4 of [BBR-fluid]; None for a state that no theorem covers
+    # `deep`, `between` or `shallow` buffer by closed form; found by search: `numeric`, or `starved` if some flow has no share
     regime: str
-    x_btl_Bps: tuple[float, ...]
-    rate_Bps: tuple[float, ...]
+    x_btl_Bps: tuple[float, ...]  # (N,) estimates
+    rate_Bps: tuple[float, ...]  # (N,) sending rates outside the probing phase
     queue_bytes: float
-    loss: float
-    any_shares: bool
-    residual: float
+    loss: float  # share of arrivals lost, 1 - C/y
+    any_shares: bool  # whether every division of the same total rate is an equilibrium too (theorem 1)
+    residual: float  # largest |derivative| relative to C, computed from the reduced model
 
 
 def equilibrium(model: Model, path: Bottleneck) -> Equilibrium:
@@ -322,24 +306,16 @@ _FULL_LOSS = 1.0 - 1e-12
 
 @dataclass(frozen=True)
 class NetworkEquilibrium:
-    """A rest point of loss-based flows over several links.
-
-    Attributes:
-        loss: (N,) share of each flow's bytes that is lost on its path.
-        rtt_s: (N,) RTT of each flow, queueing included.
-        link_loss: (L,) loss of each link; 0 at a link that is no bottleneck.
-        utilisation: (L,) share of each link's rate that is used.
-        residual: largest imbalance of a saturated link, relative to its rate.
-    """
+    """A rest point of loss-based flows over several links."""
 
     windows_packets: tuple[float, ...]
     rate_Bps: tuple[float, ...]
-    loss: tuple[float, ...]
-    rtt_s: tuple[float, ...]
-    link_loss: tuple[float, ...]
+    loss: tuple[float, ...]  # (N,) share of each flow's bytes that is lost on its path
+    rtt_s: tuple[float, ...]  # (N,) RTT of each flow, queueing included
+    link_loss: tuple[float, ...]  # (L,) loss of each link; 0 at a link that is no bottleneck
     queue_bytes: tuple[float, ...]
-    utilisation: tuple[float, ...]
-    residual: float
+    utilisation: tuple[float, ...]  # (L,) share of each link's rate that is used
+    residual: float  # largest imbalance of a saturated link, relative to its rate
 
 
 def reno_window(loss: float, decrease: float = 0.5) -> float:

@@ -31,24 +31,17 @@ _ZERO = 1e-9  # eigenvalues this close to 0 decide nothing (indirect method)
 
 @dataclass(frozen=True)
 class Stability:
-    """What the indirect method says about an equilibrium.
+    """What the indirect method says about an equilibrium."""
 
-    Attributes:
-        theorem: 2, 3 or 5 of [BBR-fluid].
-        verdict: `undetermined` means an eigenvalue on the imaginary axis.
-        eigenvalues: of the closed form, from the printed solutions, in 1/s, sorted by real part, descending.
-        below: theorem 2 only: automatic eigenvalues of (y, q) on the other side of the kink, q < d C, for even shares.
-            The printed proof treats q > d C alone.
-        largest_difference: between both Jacobians, relative to the largest entry of each row.
-    """
-
-    theorem: int
+    theorem: int  # 2, 3 or 5 of [BBR-fluid]
     variables: str
-    verdict: str
-    eigenvalues: tuple[complex, ...]
+    verdict: str  # `undetermined` means an eigenvalue on the imaginary axis
+    eigenvalues: tuple[complex, ...]  # of the closed form, from the printed solutions, in 1/s, sorted by real part, descending
     automatic: tuple[complex, ...]
+    # theorem 2 only: automatic eigenvalues of (y, q) on the other side of the kink, q < d C, for even shares. The printed proof
+    # treats q > d C alone
     below: tuple[complex, ...]
-    largest_difference: float
+    largest_difference: float  # between both Jacobians, relative to the largest entry of each row
 
 
 def stability(path: Bottleneck, point: Equilibrium) -> Stability:
@@ -235,17 +228,11 @@ _POINTS = 200_000
 
 @dataclass(frozen=True)
 class NetworkStability:
-    """What the characteristic function says about an equilibrium.
+    """What the characteristic function says about an equilibrium."""
 
-    Attributes:
-        verdict: `asymptotically stable` or `unstable`.
-        unstable_roots: number of roots with a positive real part (argument principle).
-        rightmost: the root of the largest real part that Newton's method found, in 1/s: growth and angular frequency.
-    """
-
-    verdict: str
-    unstable_roots: int
-    rightmost: complex
+    verdict: str  # `asymptotically stable` or `unstable`
+    unstable_roots: int  # number of roots with a positive real part (argument principle)
+    rightmost: complex  # the root of the largest real part that Newton's method found, in 1/s: growth and angular frequency
 
 
 class Characteristic:

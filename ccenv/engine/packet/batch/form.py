@@ -46,23 +46,15 @@ MAX_BYTES = 2 << 30  # of the rings of a run with transfers that come and go
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Transfers of a run and their slots.
+    """Transfers of a run and their slots."""
 
-    Attributes:
-        network: as it runs: every flow with arrivals stands as often as it has slots.
-        owners: (flows of the run,) the flow of the given network that each belongs to.
-        pooled: (flows of the run,) its pool, -1 for others.
-        arrivals: (n, ARRIVAL_WIDTH) in the order of time; the kernel writes into it when each is done; infinite: no slot.
-        transfer_bytes: (n,) their sizes.
-        pools: begin of each pool in it, then the pools: how many slots are free, and which.
-    """
-
-    network: NetworkSpec
-    owners: np.ndarray
-    pooled: np.ndarray
+    network: NetworkSpec  # as it runs: every flow with arrivals stands as often as it has slots
+    owners: np.ndarray  # (flows of the run,) the flow of the given network that each belongs to
+    pooled: np.ndarray  # (flows of the run,) its pool, -1 for others
+    # (n, ARRIVAL_WIDTH) in the order of time; the kernel writes into it when each is done; infinite: no slot
     arrivals: np.ndarray
-    transfer_bytes: np.ndarray
-    pools: np.ndarray
+    transfer_bytes: np.ndarray  # (n,) their sizes
+    pools: np.ndarray  # begin of each pool in it, then the pools: how many slots are free, and which
 
     def _rows(self, flow: int) -> np.ndarray:
         pools = sorted({int(pool) for pool in self.pooled[self.owners == flow] if pool >= 0})

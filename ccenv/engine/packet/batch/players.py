@@ -69,45 +69,26 @@ class Tables(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What records point into.
+    """What records point into."""
 
-    Attributes:
-        rings: (B,) int64 addresses of the rings of each network, float64; ``PacketBatch`` owns them.
-        room: (B,) int64 words that each has.
-        needed: (B,) int64 words that each needs.
-        trees: (B, words) next times of event sources.
-        shares: (B, monitors, flows, 2) of the monitors.
-        box_words: (B, boxes, ADVERSARY_SLOTS) states of the adversaries of jitter boxes.
-        policies: (B, monitors, bytes) uint8: records of policies.
-    """
-
-    rings: np.ndarray
-    room: np.ndarray
-    needed: np.ndarray
-    trees: np.ndarray
-    shares: np.ndarray
-    box_words: np.ndarray
-    policies: np.ndarray
+    rings: np.ndarray  # (B,) int64 addresses of the rings of each network, float64; `PacketBatch` owns them
+    room: np.ndarray  # (B,) int64 words that each has
+    needed: np.ndarray  # (B,) int64 words that each needs
+    trees: np.ndarray  # (B, words) next times of event sources
+    shares: np.ndarray  # (B, monitors, flows, 2) of the monitors
+    box_words: np.ndarray  # (B, boxes, ADVERSARY_SLOTS) states of the adversaries of jitter boxes
+    policies: np.ndarray  # (B, monitors, bytes) uint8: records of policies
 
 
 class Beginnings(NamedTuple):
-    """What k networks begin with.
+    """What k networks begin with."""
 
-    Attributes:
-        links: (k, links) LINK_DTYPE: rates, delays, buffers, disciplines.
-        flows: (k, flows) FLOW_DTYPE: paths, receivers, workloads, sender_index.
-        changes: (k, n, 3) rate changes in the order of time; infinite: none.
-        mss_bytes: (k,).
-        keys: (k,) what their random numbers depend on.
-        start_rates_Bps: (k, monitors) before the first decision; 0: the usual one.
-    """
-
-    links: np.ndarray
-    flows: np.ndarray
-    changes: np.ndarray
-    mss_bytes: np.ndarray
-    keys: np.ndarray
-    start_rates_Bps: np.ndarray
+    links: np.ndarray  # (k, links) LINK_DTYPE: rates, delays, buffers, disciplines
+    flows: np.ndarray  # (k, flows) FLOW_DTYPE: paths, receivers, workloads, sender_index
+    changes: np.ndarray  # (k, n, 3) rate changes in the order of time; infinite: none
+    mss_bytes: np.ndarray  # (k,)
+    keys: np.ndarray  # (k,) what their random numbers depend on
+    start_rates_Bps: np.ndarray  # (k, monitors) before the first decision; 0: the usual one
 
 
 class SenderTable:

@@ -15,21 +15,13 @@ from ccenv.proofs.certificates.proofs import decide, version_of
 
 @dataclass
 class FairReport:
-    """What a check found.
+    """What a check found."""
 
-    Attributes:
-        refusals: lemma, or part of the certificate, with one line each.
-        queries: how many lemmas there are.
-        decided: of these, how many were shown here without a solver.
-        solver: the second solver with its version; None: none was asked.
-        undecided: lemmas on which it gave out.
-    """
-
-    refusals: list[tuple[str, str]] = field(default_factory=list)
-    queries: int = 0
-    decided: int = 0
-    solver: str | None = None
-    undecided: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)  # lemma, or part of the certificate, with one line each
+    queries: int = 0  # how many lemmas there are
+    decided: int = 0  # of these, how many were shown here without a solver
+    solver: str | None = None  # the second solver with its version; None: none was asked
+    undecided: list[str] = field(default_factory=list)  # lemmas on which it gave out
     seconds: float = 0.0
 
     @property

@@ -34,57 +34,33 @@ Table = Annotated[list[Decimal], Field(min_length=4, max_length=MAX_CELLS + 1)]
 
 
 class DesignData(StrictModel):
-    """What was asked for.
+    """What was asked for."""
 
-    Attributes:
-        fairness: s, the largest ratio of two rates.
-        jitter_rtts: D over Rm.
-        shares: mu+ over mu-, the range of C/N.
-        utilisation: kappa, the least sum of all rates over C.
-        freedom: f; each rate is within a factor f of the rule's, 1: it is the rule's.
-        early: e; by so many Rm delays may look shorter: Rm is taken for longer, or tokens serve bytes early.
-        unlike: beta; Rm of flows are 1 - beta to 1 of the largest.
-    """
-
-    fairness: Decimal
-    jitter_rtts: Decimal
-    shares: Decimal
-    utilisation: Decimal
-    freedom: Decimal = "1"
-    early: Decimal = "0"
-    unlike: Decimal = "0"
+    fairness: Decimal  # s, the largest ratio of two rates
+    jitter_rtts: Decimal  # D over Rm
+    shares: Decimal  # mu+ over mu-, the range of C/N
+    utilisation: Decimal  # kappa, the least sum of all rates over C
+    freedom: Decimal = "1"  # f; each rate is within a factor f of the rule's, 1: it is the rule's
+    early: Decimal = "0"  # e; by so many Rm delays may look shorter: Rm is taken for longer, or tokens serve bytes early
+    unlike: Decimal = "0"  # beta; Rm of flows are 1 - beta to 1 of the largest
 
 
 class SenderData(StrictModel):
-    """The rule's numbers; C = Rm = 1.
+    """The rule's numbers; C = Rm = 1."""
 
-    Attributes:
-        slope: B.
-        gain: g, per Rm.
-        offset: theta+, that is A - ln mu+.
-        start: where v is more than this below the map A - B (X - 1), it grows at a rate of its own.
-        relief: where it is more than this above the map, it falls so.
-    """
-
-    slope: Decimal
-    gain: Decimal
-    offset: Decimal
-    start: Decimal
-    relief: Decimal
+    slope: Decimal  # B
+    gain: Decimal  # g, per Rm
+    offset: Decimal  # theta+, that is A - ln mu+
+    start: Decimal  # where v is more than this below the map A - B (X - 1), it grows at a rate of its own
+    relief: Decimal  # where it is more than this above the map, it falls so
 
 
 class ConstantsData(StrictModel):
-    """Numbers of the proof.
+    """Numbers of the proof."""
 
-    Attributes:
-        spread: bound of e^(v_i - v_j).
-        entropy: K, bound of ln N - entropy.
-        curvature: zeta, the share of B w^2 that the drift costs at the band's top.
-    """
-
-    spread: Decimal
-    entropy: Decimal
-    curvature: Decimal
+    spread: Decimal  # bound of e^(v_i - v_j)
+    entropy: Decimal  # K, bound of ln N - entropy
+    curvature: Decimal  # zeta, the share of B w^2 that the drift costs at the band's top
 
 
 class TableData(StrictModel):

@@ -39,33 +39,23 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Run:
-    """State of a run.
-
-    Attributes:
-        simulator: holds the classes that are still possible.
-        proved: class number -> evidence.
-        unknown: class number -> reason.
-        refuted: class number -> claim that the solver refuted itself.
-        still: class numbers proved for traces on which no bound moves; with belief time-outs that is only half the proof.
-        counterexamples: traces found by simulation and solver.
-        cpu_s: CPU seconds per phase, workers included.
-        after_simulation: classes that no simulated trace broke.
-        families: functions of a template of four rates and their candidates.
-    """
+    """State of a run."""
 
     query: Query
     space: Space
-    simulator: Simulator
+    simulator: Simulator  # holds the classes that are still possible
     journal: Journal
-    proved: dict[int, dict[str, Any]] = field(default_factory=dict)
-    unknown: dict[int, str] = field(default_factory=dict)
-    refuted: dict[int, str] = field(default_factory=dict)
+    proved: dict[int, dict[str, Any]] = field(default_factory=dict)  # class number -> evidence
+    unknown: dict[int, str] = field(default_factory=dict)  # class number -> reason
+    refuted: dict[int, str] = field(default_factory=dict)  # class number -> claim that the solver refuted itself
+    # class numbers proved for traces on which no bound moves; with belief time-outs that is only half the proof
     still: set[int] = field(default_factory=set)
     z3_calls: int = 0
-    counterexamples: int = 0
+    counterexamples: int = 0  # traces found by simulation and solver
+    # CPU seconds per phase, workers included
     cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
-    after_simulation: int = 0
-    families: Families | None = None
+    after_simulation: int = 0  # classes that no simulated trace broke
+    families: Families | None = None  # functions of a template of four rates and their candidates
 
     def candidate(self, number: int) -> Candidate:
         return make_candidate(self.simulator.rows[number], self.query.template.rates)

@@ -56,15 +56,10 @@ def raw_rows(space: Space, rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells that distinguish conditions and rates.
+    """The cells that distinguish conditions and rates."""
 
-    Attributes:
-        truths: (n,) uint64: every combination of truth values of the conditions, delays included.
-        same: (n, n_rates) int8: for each, the first rate that sends the same wherever the combination occurs.
-    """
-
-    truths: np.ndarray
-    same: np.ndarray
+    truths: np.ndarray  # (n,) uint64: every combination of truth values of the conditions, delays included
+    same: np.ndarray  # (n, n_rates) int8: for each, the first rate that sends the same wherever the combination occurs
 
 
 def cells(space: Space, largest_delay: int, *, ordered: bool = True) -> Cells:
@@ -273,21 +268,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Cover:
-    """The search of one query's template of four rates.
-
-    Attributes:
-        traces: counterexamples so far.
-        budget_s: CPU seconds.
-        boxes: (n, 7) uint64, not yet tried with all traces; at first the whole template.
-        resisting: boxes whose first program no trace breaks.
-    """
+    """The search of one query's template of four rates."""
 
     query: Query
     space: Space
-    traces: list[np.ndarray] = field(default_factory=list)
-    budget_s: float = math.inf
-    boxes: np.ndarray = field(init=False)
-    resisting: np.ndarray = field(init=False)
+    traces: list[np.ndarray] = field(default_factory=list)  # counterexamples so far
+    budget_s: float = math.inf  # CPU seconds
+    boxes: np.ndarray = field(init=False)  # (n, 7) uint64, not yet tried with all traces; at first the whole template
+    resisting: np.ndarray = field(init=False)  # boxes whose first program no trace breaks
 
     def __post_init__(self) -> None:
         self._sizes = [len(self.space.condition_of)] * 3 + [len(self.space.rate_of)] * 4
@@ -396,26 +384,16 @@ def _list_programs(boxes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Families:
-    """Functions and their rows.
-
-    Attributes:
-        rows: (n, 7) one row per function, by the indices of the template's conditions and rates.
-        groups: per function: (m, 7) all its rows, by class numbers.
-        boxed: number of rows of class numbers searched as boxes.
-        left: number of them that stayed open, because the budget ended the search or too many remained to be listed.
-        listed: number of rows that no simulated trace broke.
-        counterexamples: number of traces of the search.
-        cpu_s: CPU seconds of the search.
-    """
+    """Functions and their rows."""
 
     space: Space
-    rows: np.ndarray
-    groups: list[np.ndarray]
-    boxed: int
-    left: int
-    listed: int
-    counterexamples: int
-    cpu_s: float
+    rows: np.ndarray  # (n, 7) one row per function, by the indices of the template's conditions and rates
+    groups: list[np.ndarray]  # per function: (m, 7) all its rows, by class numbers
+    boxed: int  # number of rows of class numbers searched as boxes
+    left: int  # number of them that stayed open, because the budget ended the search or too many remained to be listed
+    listed: int  # number of rows that no simulated trace broke
+    counterexamples: int  # number of traces of the search
+    cpu_s: float  # CPU seconds of the search
 
     def family(self, number: int) -> Family:
         return Family(self.space, self.groups[number])

@@ -136,23 +136,17 @@ def _is_below(left: Expression, right: Expression) -> bool:
 
 @dataclass(frozen=True)
 class GroupTask:
-    """Candidates for one worker: class numbers and their programs.
-
-    Attributes:
-        seconds: limit per solver call.
-        full: with moving beliefs.
-        any_start: beliefs may be wrong at the start.
-    """
+    """Candidates for one worker: class numbers and their programs."""
 
     setting: Setting
     objectives: Objectives
     numbers: tuple[int, ...]
     programs: tuple[Program, ...]
     kind: Literal["choice", "hull"]
-    seconds: float
+    seconds: float  # limit per solver call
     seed: int
-    full: bool = False
-    any_start: bool = False
+    full: bool = False  # with moving beliefs
+    any_start: bool = False  # beliefs may be wrong at the start
 
     def task(self, index: int) -> Task:
         return Task(self.setting, self.objectives, self.programs[index], self.seconds, self.seed, self.full, self.any_start)

@@ -190,21 +190,14 @@ MOST_BATCHES = 40
 
 @dataclass
 class Simulator:
-    """Candidates of one query in the simulator.
-
-    Attributes:
-        space: conditions and rates that rows index.
-        rows: (n, 2*rates - 1) int16, all classes.
-        any_start: beliefs may be wrong at the start.
-        alive: numbers of the classes that no trace has broken.
-    """
+    """Candidates of one query in the simulator."""
 
     setting: Setting
     objectives: Objectives
-    space: Space
-    rows: np.ndarray
-    any_start: bool = False
-    alive: np.ndarray = field(init=False)
+    space: Space  # conditions and rates that rows index
+    rows: np.ndarray  # (n, 2*rates - 1) int16, all classes
+    any_start: bool = False  # beliefs may be wrong at the start
+    alive: np.ndarray = field(init=False)  # numbers of the classes that no trace has broken
 
     def __post_init__(self) -> None:
         self.alive = np.arange(len(self.rows))

@@ -34,27 +34,17 @@ FREE_ROUNDS = 100  # afterwards the node where L leaves 1 moves upwards only
 
 
 class Design(StrictModel):
-    """What is asked for (docs/fairness.md).
+    """What is asked for (docs/fairness.md)."""
 
-    Attributes:
-        fairness: s, above 1.
-        jitter: D in Rm.
-        shares: mu+ over mu-, the range of C/N.
-        utilisation: kappa.
-        gain: g per Rm.
-        freedom: f, 1 or more: each rate may be anything within a factor f of the rule's, at all times.
-        early: e in Rm: by how much delays may look shorter, because Rm is taken for longer, or tokens serve bytes early.
-        unlike: beta: Rm of flows are 1 - beta to 1.
-    """
-
-    fairness: float = 3.0
-    jitter: float = 1.0
-    shares: float = 100.0
-    utilisation: float = 0.65
-    gain: float = 1.2e-4
-    freedom: float = 1.0
+    fairness: float = 3.0  # s, above 1
+    jitter: float = 1.0  # D in Rm
+    shares: float = 100.0  # mu+ over mu-, the range of C/N
+    utilisation: float = 0.65  # kappa
+    gain: float = 1.2e-4  # g per Rm
+    freedom: float = 1.0  # f, 1 or more: each rate may be anything within a factor f of the rule's, at all times
+    # e in Rm: by how much delays may look shorter, because Rm is taken for longer, or tokens serve bytes early
     early: float = 0.0
-    unlike: float = 0.0
+    unlike: float = 0.0  # beta: Rm of flows are 1 - beta to 1
 
     @property
     def view(self) -> float:
@@ -87,18 +77,12 @@ def design_of(values: dict[str, float]) -> Design:
 
 @dataclass(frozen=True)
 class Found:
-    """Floating tables of a design; the grid's first and last node are the band's ends.
+    """Floating tables of a design; the grid's first and last node are the band's ends."""
 
-    Attributes:
-        slope: B.
-        entropy: K.
-        rtt_rtts: largest RTT.
-        nodes: at the nodes w, low, high and the cost of the drift at the band's top; in the cells rise and fall.
-    """
-
-    slope: float
-    entropy: float
-    rtt_rtts: float
+    slope: float  # B
+    entropy: float  # K
+    rtt_rtts: float  # largest RTT
+    # at the nodes w, low, high and the cost of the drift at the band's top; in the cells rise and fall
     nodes: dict[str, np.ndarray]
 
 
