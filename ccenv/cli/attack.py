@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.files import hash_value
-from ccenv.base.provenance import code_hash
-from ccenv.base.units import STEPS, steps_or_seconds
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import hash_value, json_bytes, plain, write_atomic
+from ccenv.base.provenance import code_hash, machine, versions
+from ccenv.base.registry import number
+from ccenv.base.units import MBPS, SECONDS_OF_MS, STEPS, buffer_units, jitter_units, positive, quantity, steps_or_seconds
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import (
     JsonOption,
@@ -197,8 +199,6 @@ def _exit_code(result: AttackResult[Any]) -> int:
 
 def _path(name: str, rate: str | None, rtt: str | None, jitter: str | None, buffer: str | None) -> NetworkPath:
     from ccenv.attacks.scenes import attack_path
-    from ccenv.base.registry import number
-    from ccenv.base.units import MBPS, SECONDS_OF_MS, buffer_units, jitter_units, positive, quantity
     from ccenv.network.path import MBPS_IN_BPS, make_path
 
     base = attack_path(name)
@@ -220,7 +220,6 @@ def _path(name: str, rate: str | None, rtt: str | None, jitter: str | None, buff
 
 def _add_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
     """Return a path with several flows like its first. Raises InputError for a number out of range."""
-    from ccenv.base.registry import number
     from ccenv.network.path import MAX_FLOWS
 
     n_flows = int(number("attack", "flows", n_flows, low=1, high=MAX_FLOWS, whole=True))
@@ -229,8 +228,6 @@ def _add_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
 
 def _set_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     """Pass ``--ratio`` on to the adversaries that read it."""
-    from ccenv.base.errors import InputError
-
     if ratio is None:
         return adversaries
     if not any(name in NEEDS_RATIO for name in adversaries):
@@ -280,7 +277,6 @@ def attack_packets(
     from ccenv.attacks.goals import UTILISATION
     from ccenv.attacks.run import DEFAULT_BUDGET
     from ccenv.attacks.store import PACKET_FORMAT, AttackFolder
-    from ccenv.base.errors import InputError
     from ccenv.simulation.ranges import load_distribution
 
     for name, is_given in given.items():
@@ -346,9 +342,6 @@ def run_gap(
     from ccenv.attacks.catalog import PANEL
     from ccenv.attacks.gap import adversary_gap, gap_path
     from ccenv.attacks.scenes import scene_of, scene_set
-    from ccenv.base.errors import require_extra
-    from ccenv.base.files import json_bytes, plain, write_atomic
-    from ccenv.base.provenance import machine, versions
 
     held = settings("gap", set_)
     require_extra("z3", "verify")

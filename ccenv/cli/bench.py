@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import make_folder
 from ccenv.cli.completion import names
 from ccenv.cli.options import (
     JsonOption,
@@ -76,7 +78,6 @@ def run(
 
     ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
-    from ccenv.base.errors import InputError
     from ccenv.benchmarks.results import RUNS, equal_seeds, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.benchmarks.store import load_cells
@@ -178,7 +179,6 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
 
 def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
-    from ccenv.base.files import make_folder
     from ccenv.quic.suite import COLUMNS, plot, run_suite
 
     make_folder(folder)
@@ -196,7 +196,6 @@ def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: boo
 
 def _run_kernel(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of the kernel in virtual time, beside the packet engine."""
-    from ccenv.base.files import make_folder
     from ccenv.live.virtual.suite import QUANTITIES, run_suite
 
     make_folder(folder)
@@ -251,7 +250,6 @@ def speed(
 
     Example: ccenv bench speed --json; ccenv bench speed ode train
     """
-    from ccenv.base.errors import unknown_name
     from ccenv.benchmarks.speed import measure, save_record
 
     asked = {*(parts or ()), *(["packet"] if packet else []), *(["envs"] if envs else [])}

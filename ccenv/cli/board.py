@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
+from ccenv.base.foreign import read_json
 from ccenv.cli.options import JsonOption, ProcessesOption, SettingsOption, argument, option, out_option, seconds_option, settings
 from ccenv.cli.output import print_answer, print_json, print_table, print_text, progress_bar
 
@@ -50,8 +52,6 @@ def group(
     ] = None,
 ) -> None:
     """Keep the folder of the board for the command."""
-    from ccenv.base.errors import InputError
-
     if board is not None and context.invoked_subcommand in ("pack", "check", "score", "serve", "add"):
         raise InputError(f"ccenv board {context.invoked_subcommand} takes no --board: it needs no board")
     _FOLDER.set(board or HOME)
@@ -78,7 +78,6 @@ def submit(
     Example: ccenv board submit runs/submissions/cc_qdel
     """
     from ccenv.agents import AGENTS
-    from ccenv.base.errors import InputError, did_you_mean
     from ccenv.leaderboard.store.submit import submit_folder, submit_reviewed
 
     name = what.partition(":")[0]
@@ -111,7 +110,6 @@ def evaluate(
 
     Example: ccenv board evaluate -s backend=processes -s pending=true
     """
-    from ccenv.base.errors import require_extra
     from ccenv.leaderboard.evaluate.queue import describe_outcome, list_tasks, make_limits
     from ccenv.leaderboard.evaluate.queue import evaluate as run
     from ccenv.leaderboard.evaluate.score import make_stages
@@ -163,7 +161,6 @@ def round_command(
 
     Example: ccenv board round close
     """
-    from ccenv.base.errors import unknown_name
     from ccenv.leaderboard.store.home import ROUND, close_round, revealed_secrets
 
     if action not in ("show", "close"):
@@ -200,7 +197,6 @@ def audit(
 
     Example: ccenv board audit --json; ccenv board audit --expect-head head.json
     """
-    from ccenv.base.errors import InputError
     from ccenv.leaderboard.audit.run import audit as run
     from ccenv.leaderboard.store.head import expected_head
 
@@ -387,7 +383,6 @@ def withdraw(
     Example: ccenv board withdraw cc_qdel --reason "does not end"
     Example: ccenv board withdraw runs/submissions/mine --sign ~/.ssh/id_ed25519; ccenv board withdraw runs/withdrawals/mine
     """
-    from ccenv.base.errors import InputError
     from ccenv.leaderboard.store.submit import REQUEST, make_request, withdraw_by_operator, withdraw_by_request
 
     if sign is not None:
@@ -418,7 +413,6 @@ def head(
 
     Example: ccenv board head head.json --sign ~/.ssh/id_ed25519
     """
-    from ccenv.base.errors import InputError
     from ccenv.leaderboard.store.head import current_head, write_head
 
     if file is None and sign is not None:
@@ -453,7 +447,6 @@ def add(
 
     Example: ccenv verify property cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """
-    from ccenv.base.foreign import read_json
     from ccenv.leaderboard.evaluate.score import store_report
 
     folder = store_report(read_json(report), str(report), records, agent)
@@ -477,7 +470,6 @@ def build(
     Example: ccenv board build --out runs/board
     Example: ccenv board build -s league=runs/league/quick-0
     """
-    from ccenv.base.errors import InputError
     from ccenv.leaderboard.site.build import build_site
     from ccenv.leaderboard.site.sources import from_folders, from_store
 

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.agents import AGENTS, make_sender
 from ccenv.agents import callbacks as signals
+from ccenv.base.config import data_folder, find_data, shipped_names
 from ccenv.base.errors import InputError, unknown_name
-from ccenv.base.foreign import is_file, is_folder, parse_json, read_bounded, shown
+from ccenv.base.files import plain, write_atomic
+from ccenv.base.foreign import is_file, is_folder, parse_json, read_bounded, read_yaml, shown
 from ccenv.base.registry import Entry, Registry
 from ccenv.cli.options import JsonOption, argument, choices, option, out_option
 from ccenv.cli.output import print_answer, print_json, print_table, print_text
@@ -139,7 +142,6 @@ def _sender(path: Path) -> str:
 
 
 def _trace(path: Path) -> str:
-    from ccenv.base.files import plain
     from ccenv.cli.trace import summarize_trace
     from ccenv.network.trace import load_trace
 
@@ -147,7 +149,6 @@ def _trace(path: Path) -> str:
 
 
 def _yaml(path: Path, content: bytes) -> Shown:
-    from ccenv.base.foreign import read_yaml
     from ccenv.benchmarks.suite.curve import validate_suite
 
     data = read_yaml(path)
@@ -233,13 +234,10 @@ def _registered_items(kind: str, registry: Registry, text: Callable[[Entry], str
 
 
 def _agents() -> list[Item]:
-    from ccenv.agents import AGENTS
-
     return _registered_items("agents", AGENTS, _agent_text)
 
 
 def _agent_text(entry: Entry) -> str:
-    from ccenv.agents import make_sender
     from ccenv.agents.programs import pseudo_code
     from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 
@@ -280,8 +278,6 @@ def _configs() -> list[Item]:
 
 
 def _files(kind: str, package: str, prefix: str = "") -> list[Item]:
-    from ccenv.base.config import data_folder
-
     items = []
     for file in sorted(data_folder(package).glob("*.yaml")):
         first = file.read_bytes().partition(b"\n")[0].decode("utf-8")
@@ -319,7 +315,6 @@ def _traces() -> list[Item]:
 
 def _path_text(name: str) -> str:
     from ccenv.attacks.scenes import attack_path
-    from ccenv.base.files import plain
 
     return json.dumps(plain(attack_path(name).to_dict()), indent=1)
 
@@ -379,7 +374,6 @@ def _signals_text() -> str:
 
 
 def _networks() -> list[Item]:
-    from ccenv.base.config import find_data
     from ccenv.benchmarks.compare.which import SUITE, networks
 
     file = find_data(SUITES, SUITE, ".yaml", "suite")
@@ -398,7 +392,6 @@ def all_plugins() -> list[Plugin]:
     from ccenv.adversaries.load import USER_ADVERSARIES
     from ccenv.agents.interface.user import USER_SIGNALS
     from ccenv.agents.load import USER_SENDERS
-    from ccenv.base.config import shipped_names
     from ccenv.base.user import installed
     from ccenv.benchmarks.run.runner import as_suite
     from ccenv.network.metrics.user import USER_METRICS
@@ -527,7 +520,6 @@ def _summarize(name: str) -> dict[str, object]:
 def _draw(name: str, out: Path, json: bool) -> None:
     """Draw the curves, queue, rates and beliefs of a trace, or the interval of a shield or program over C_U / C_L."""
     from ccenv.base.figure import require_picture
-    from ccenv.base.files import write_atomic
     from ccenv.network.figure import plot_trace
 
     if is_file(name) and read_bounded(Path(name), _LARGEST_BYTES).startswith(_ZIP):

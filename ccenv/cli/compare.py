@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError
 from ccenv.base.units import SHARE
 from ccenv.cli.completion import names
 from ccenv.cli.options import (
@@ -75,7 +76,6 @@ def command(
     Example: ccenv compare copa vegas --network square:period_rtts=4 -s jitter=20ms --metric power
     Example: ccenv compare --kind cellular; ccenv compare mine.py --kind wifi -s by=utilisation
     """
-    from ccenv.base.errors import InputError
     from ccenv.base.figure import require_picture
     from ccenv.benchmarks.compare import compare
     from ccenv.benchmarks.compare.run import ALLOWED
@@ -168,7 +168,6 @@ def run_report(
 
     ccenv report mine.py -o mine.html
     """
-    from ccenv.base.errors import InputError
     from ccenv.benchmarks.rfc9743 import report_on
 
     is_page = out is not None and out.suffix == ".html"

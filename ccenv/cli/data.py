@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.base.files import plain
 from ccenv.cli.completion import configs
 from ccenv.cli.options import JobsOption, JsonOption, SettingsOption, argument, fresh_option, out_option, settings_and_others
 from ccenv.cli.output import print_json, print_table, print_text, progress_bar
@@ -41,7 +42,6 @@ def make(
     Example: ccenv data make quick --json
     Example: ccenv data make quick --jobs 2 -s transitions=1_000_000
     """
-    from ccenv.base.files import plain
     from ccenv.training.offline.config import load_data_config
     from ccenv.training.offline.dataset import make_data
 

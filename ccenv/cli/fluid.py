@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError
+from ccenv.base.foreign import parse_number
+from ccenv.base.provenance import machine, versions
 from ccenv.cli.completion import configs
 from ccenv.cli.options import JsonOption, SettingsOption, argument, settings, settings_and_others
 from ccenv.cli.output import print_answer, print_json, print_table, print_text
@@ -96,8 +99,6 @@ def sweep(
     Example: ccenv ode sweep validation --params artefact --json
     Example: ccenv ode sweep validation -s mixes=bbr1 -s steps=0.01,0.05,0.1
     """
-    from ccenv.base.errors import InputError
-
     held, constants = _settings("ode sweep", set_)
     if plot is not None and not plot.is_dir():
         raise InputError(f"{plot} is not a folder")
@@ -243,14 +244,11 @@ def _scenarios() -> list[str]:
 
 
 def _provenance() -> dict[str, Any]:
-    from ccenv.base.provenance import machine, versions
-
     return {"versions": versions(), "machine": machine()}
 
 
 def _settings(command: str, texts: list[str] | None) -> tuple[dict[str, Any], dict[str, float] | None]:
     """Return the settings that hold, and the constants of the model among those given, or None."""
-    from ccenv.base.foreign import parse_number
     from ccenv.engine.fluid.parameters import Parameters
 
     held, others = settings_and_others(command, texts, list(Parameters.model_fields))
@@ -259,7 +257,6 @@ def _settings(command: str, texts: list[str] | None) -> tuple[dict[str, Any], di
 
 def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
     """Return a sweep with changed values and, if given, fewer buffers. Raises InputError for a buffer that it does not have."""
-    from ccenv.base.errors import InputError
     from ccenv.engine.fluid.sweep import load_sweep
 
     buffers_bdp = load_sweep(name).buffers_bdp
@@ -270,7 +267,6 @@ def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
 
 
 def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtts_ms: list[float], delay_ms: float) -> Bottleneck:
-    from ccenv.base.errors import InputError
     from ccenv.engine.fluid.analysis.equilibria import Bottleneck
 
     if flows < 1:
@@ -286,7 +282,6 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtts_ms: list[float
 
 
 def _check_picture(path: Path) -> None:
-    from ccenv.base.errors import InputError
     from ccenv.base.figure import SUFFIXES
 
     if path.suffix not in SUFFIXES:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import write_atomic
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
 from ccenv.cli.output import print_json, print_table, print_text, progress_bar
@@ -28,7 +30,6 @@ class _Scenarios(TyperGroup):
     """``ccenv live NAME`` runs a scenario if NAME is no sub-command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        from ccenv.base.errors import InputError
         from ccenv.cli.settings import former_command
 
         if args and (former := former_command(f"live {args[0]}")):
@@ -139,7 +140,6 @@ def attack(
 
 def _search(sender: str, held: dict[str, Any], plot: Path | None, json: bool) -> int:
     """Search against the kernel in virtual time; return the exit code."""
-    from ccenv.base.errors import InputError
     from ccenv.live.virtual.attack import ADVERSARIES, attack_virtual
 
     if plot is not None:
@@ -255,7 +255,6 @@ def command(
 
     Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c -s jitter_s=10ms
     """
-    from ccenv.base.errors import unknown_name
     from ccenv.live.export import ExportError, export_sender
     from ccenv.live.export.bpf import compile_bpf
 
@@ -279,8 +278,6 @@ def command(
 
 
 def _write(out: Path, content: bytes, target: str, held: dict[str, Any], json: bool) -> None:
-    from ccenv.base.files import write_atomic
-
     write_atomic(out, content)
     if json:
         about = {"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.files import write_atomic
 from ccenv.cli.options import JsonOption, argument, choices, fresh_option
 from ccenv.cli.output import print_json, print_text
 
@@ -98,8 +99,6 @@ def command(
 
     Example: ccenv new sender my_cca
     """
-    from ccenv.base.files import write_atomic
-
     if kind not in TEMPLATES:
         raise unknown_name("kind", kind, TEMPLATES)
     if not _NAME.fullmatch(name):

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic import BaseModel, Field
 
+from ccenv.base.config import find_data, shipped_names
+from ccenv.base.foreign import read_yaml
 from ccenv.base.registry import load_target
 from ccenv.base.settings import kinds_of, read_meanings, read_pairs, read_settings, settings_of, unknown_setting
 
@@ -470,8 +472,6 @@ def _shipped_example(folder: str, key: str) -> str:
     """Return the value that the first shipped config with this key has."""
     if not folder:
         return ""
-    from ccenv.base.config import find_data, shipped_names
-    from ccenv.base.foreign import read_yaml
 
     for name in shipped_names(folder, ".yaml"):
         value: Any = read_yaml(find_data(folder, name, ".yaml", "config"))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, require_extra
+from ccenv.base.files import write_atomic
+from ccenv.base.provenance import machine
 from ccenv.cli.completion import names
 from ccenv.cli.options import JsonOption, ProcessesOption, SettingsOption, fresh_option, out_option, seconds_option, settings
 from ccenv.cli.output import line_printer, print_answer, print_text
@@ -73,7 +75,6 @@ def widen(
 
 def _make_task(program: str, utilisation: float, budget_s: float, call_s: float, held: dict[str, Any]) -> Widening:
     """Settings that are not given default to the suite."""
-    from ccenv.base.errors import require_extra
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.distill.claims import SAMPLES
     from ccenv.training.shields.search import Widening, load_kept_suite
@@ -93,8 +94,6 @@ def _folder(task: Widening) -> str:
 
 
 def _count_jobs(jobs: int | None) -> int:
-    from ccenv.base.provenance import machine
-
     return int(machine()["cores"]) if jobs is None else jobs
 
 
@@ -128,7 +127,6 @@ def hull(
     ccenv shield hull runs/synth/g1_t5-*/solutions
     """
     from ccenv.agents.programs import pseudo_code, to_data, to_json
-    from ccenv.base.files import write_atomic
     from ccenv.proofs.senders.catalog import program_of
     from ccenv.training.shields.boxes import hull, largest_joinable_group
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError
 from ccenv.cli.options import JsonOption, argument, option, out_option
 from ccenv.cli.output import print_json, print_table, print_text
 
@@ -44,7 +45,6 @@ def command(
 
     Example: ccenv solve cbr_small --json; ccenv solve ccac_small --loss 1 --steps --json; ccenv solve cbr_small --learn ppo
     """
-    from ccenv.base.errors import InputError
     from ccenv.base.figure import require_picture
     from ccenv.proofs.games.boards import explore
     from ccenv.proofs.games.figure import draw_steps
@@ -121,7 +121,6 @@ def _learn(name: str, config: str, out: Path | None, json: bool) -> int:
 
 def _value(boards: Boards, sender: str, out: Path | None) -> dict[str, Any]:
     """Return the value of a game, or why it has none, and a line of play where the game is small enough."""
-    from ccenv.base.errors import InputError
     from ccenv.proofs.games.figure import draw_line
     from ccenv.proofs.games.players import line, optimal_share, regret_of, sender_on
     from ccenv.proofs.games.traces import trace_of

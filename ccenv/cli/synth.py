@@ -115,7 +115,6 @@ def _search(query: Query, jobs: int, held: dict[str, Any], reuse: bool, bounds: 
     from ccenv.proofs.synthesis.run import recheck_solutions, solve_query, start, warm_up
 
     report = None if held["report"] is None else Path(held["report"])
-    report = None if held["report"] is None else Path(held["report"])
     if report is not None:
         check_report(report)
     warm_up()

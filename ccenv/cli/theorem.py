@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError, require_extra, unknown_name
+from ccenv.base.foreign import parse_fraction, parse_whole
+from ccenv.base.provenance import VERSION
 from ccenv.cli.options import (
     JsonOption,
     SettingsOption,
@@ -58,7 +61,6 @@ def theorem(
     Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
     Example: ccenv verify theorem ever_delay --flows any --set jitter=1/4 --set fairness=1.97 --set gain=1.7e-4
     """
-    from ccenv.base.errors import InputError, require_extra
     from ccenv.proofs.solver.solvers import Store
     from ccenv.proofs.theorems.prove import Prover
     from ccenv.proofs.theorems.report import tell
@@ -106,7 +108,6 @@ def _fair(
     name: str, flows: str | None, values: dict[str, Any], held: dict[str, Any], how: tuple[float, bool], out: Path, json: bool
 ) -> int:
     """Prove the theorem about any number of flows and print what was decided."""
-    from ccenv.base.errors import InputError, unknown_name
     from ccenv.proofs.solver.solvers import Store
     from ccenv.proofs.theorems.fairness.prove import FLOWS, SENDER, prove, values_of
 
@@ -124,8 +125,6 @@ def _fair(
 
 def _cells(texts: Sequence[str]) -> list[tuple[int, Fraction]]:
     """Return the grids of the option, or all grids of the table."""
-    from ccenv.base.errors import InputError
-    from ccenv.base.foreign import parse_fraction, parse_whole
     from ccenv.proofs.formulas.setting import MOST_STEPS_PER_RTT
     from ccenv.proofs.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
 
@@ -147,7 +146,6 @@ def _grid(
     loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], held: dict[str, Any], json: bool
 ) -> int:
     """Decide a theorem on each grid and print the table."""
-    from ccenv.base.provenance import VERSION
     from ccenv.proofs.theorems.grid import decide, divisor, on_grid
     from ccenv.proofs.theorems.report import tell_cell
 
@@ -181,9 +179,6 @@ def _format_claim(claim: dict[str, Any]) -> str:
 
 def _set_bounds(loaded: LoadedTheorem, bounds: dict[str, str]) -> LoadedTheorem:
     """Return a theorem with other bounds of its claims; if any are given, only with these claims."""
-    from ccenv.base.errors import unknown_name
-    from ccenv.base.foreign import parse_fraction
-
     claims = {claim.name: claim for claim in loaded.claims}
     for name in bounds:
         if name not in claims:
@@ -234,7 +229,6 @@ def check_command(
 
     Example: ccenv certificate check runs/theorem/cc_qdel.certificate.json --solve --json
     """
-    from ccenv.base.errors import InputError
     from ccenv.proofs.certificates.check import check
     from ccenv.proofs.certificates.fairness.reading import find_fair
     from ccenv.proofs.certificates.library import find, read_stored
@@ -294,7 +288,6 @@ def _print_check(
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:
     """Refuse a program under the name of another registered one; note it if no registered program has its name."""
     from ccenv.agents.programs import parse_program
-    from ccenv.base.errors import InputError
     from ccenv.proofs.senders.catalog import registered_as, require_own_name
 
     program = parse_program(certificate.program)

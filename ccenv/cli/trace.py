@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.base.errors import InputError
 from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
 from ccenv.cli.output import print_answer, print_json, print_table, print_text
 
@@ -215,7 +216,6 @@ def make_trace(
 
     Example: ccenv links make cellular -s mean_mbps=20 -s seed=1 -o cellular.json
     """
-    from ccenv.base.errors import InputError
     from ccenv.network.links import save_trace
     from ccenv.simulation import made_trace
 

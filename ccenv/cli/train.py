@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.base.errors import InputError
 from ccenv.base.files import plain
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import (
@@ -48,7 +49,6 @@ def command(
 
     Example: ccenv train configs/train/quick_sender.yaml -s seed=1
     """
-    from ccenv.base.errors import InputError
     from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
@@ -160,7 +160,6 @@ def run_distill(
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove -s utilisation=0.54,0.6
     """
-    from ccenv.base.errors import InputError
     from ccenv.training.distill.objective import load_teacher
     from ccenv.training.distill.run import DistillSettings, distill
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from ccenv.base.errors import InputError, require_extra, unknown_name
+from ccenv.base.errors import InputError, did_you_mean, require_extra, unknown_name
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import (
     JobsOption,
@@ -35,7 +35,6 @@ class _Commands(TyperGroup):
     """The sub-commands; a sender in place of a sub-command gives an error that names the right command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        from ccenv.base.errors import did_you_mean
         from ccenv.cli.settings import former_command
 
         if (word := args[0]) not in self.commands:

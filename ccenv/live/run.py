@@ -29,8 +29,8 @@ from ccenv.live.emulator.build import (
     socket_buffer_bytes,
     start_clock,
 )
-from ccenv.live.emulator.layout import FIRST_SINK_PORT
-from ccenv.live.emulator.loop import run_until
+from ccenv.live.emulator.layout import FIRST_SINK_PORT, GIVEN
+from ccenv.live.emulator.loop import run_until, serve
 from ccenv.live.programs import LiveSender, Recording, compile_programs, make_senders
 from ccenv.live.requirements import Refused, require_live
 from ccenv.live.result import LiveResult
@@ -166,10 +166,6 @@ def _make_error(answer: dict[str, str]) -> LiveError:
 def warm_up() -> None:
     """Compile the emulator in advance, for real and for virtual time. Needs no devices."""
     from numba import typeof, types
-
-    from ccenv.live.emulator.build import make_memory
-    from ccenv.live.emulator.layout import GIVEN
-    from ccenv.live.emulator.loop import run_until, serve
 
     flow = {"sender": "cubic", "rtt_ms": 20}
     scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]})

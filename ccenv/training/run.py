@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.adversaries.learned import load_adversary
 from ccenv.agents.learned.weights import LearnedPlayer
 from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import Format, plain, write_atomic
 from ccenv.base.foreign import read_json
-from ccenv.base.provenance import code_hash
+from ccenv.base.provenance import code_hash, machine, now, versions
 from ccenv.base.results import TableResult
 from ccenv.base.store import ResultFolder
 from ccenv.envs.packet.task import make_senders
@@ -206,7 +207,6 @@ def load_player(folder: FilePath, config: TrainConfig) -> LearnedPlayer | Shield
         from ccenv.agents.learned import load_policy
 
         return load_policy(folder)
-    from ccenv.adversaries.learned import load_adversary
 
     return load_adversary(folder)
 
@@ -323,8 +323,6 @@ class _RunRecord:
     """run.json: the run's config, versions and machine, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
-        from ccenv.base.provenance import machine, now, versions
-
         self._file = folder / RECORD
         self._now = now
         self._data: dict[str, Any] = {

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.registry import load_target
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
 FLUID_BDP_PACKETS = 83.0  # of the sweep "validation": 100 Mbit/s for 10 ms in packets of 1514 bytes, rounded up
@@ -165,8 +166,6 @@ def response_time_of_period(period_s: float, n: float, m: float, k: float, alone
 
 def _ramp(link_rate_mbps: float, alpha_mss: float, rtt_ms: float, buffer_bdp: float, start_mbps: float, share: float) -> float:
     """Bound on the time to a share of the link for a sender whose probes risk 2 alpha."""
-    from ccenv.base.registry import load_target
-
     bound: Callable[..., float] = load_target("ccenv.proofs.claims.impossibility:convergence_time_s")
     return bound(
         share * link_rate_mbps * MBPS_IN_BPS,
@@ -187,8 +186,6 @@ def _fluid(metric: str, scale: float) -> Callable[[str, str, float], float]:
 @cache
 def _fluid_cell(mix: str, discipline: str, buffer_bdp: int) -> dict[str, Any]:
     """Run one cell of the sweep ``validation`` in the fluid model."""
-    from ccenv.base.registry import load_target
-
     sweep = load_target("ccenv.engine.fluid.sweep:load_sweep")("validation")
     changes = {"mixes": (mix,), "disciplines": (discipline,), "buffers_bdp": (float(buffer_bdp),)}
     cell: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]

@@ -38,6 +38,7 @@ from ccenv.leaderboard.store.records import (
 from ccenv.leaderboard.store.runs import check_metrics, check_runs, played_suite
 from ccenv.leaderboard.store.submit import WITHDRAWAL, Withdrawal, check_withdrawal
 from ccenv.leaderboard.submission.identity import name_claim
+from ccenv.proofs.senders.catalog import PUBLISHED
 
 AUDIT = "audit"
 
@@ -257,8 +258,6 @@ def _check_envelope(envelope: Envelope, submission: CheckedSubmission, where: st
 
 def _is_encoded(submission: CheckedSubmission) -> bool:
     """Tell whether the solver has an encoding: of a shield, a published CCA, or a program alone from its start."""
-    from ccenv.proofs.senders.catalog import PUBLISHED
-
     player = submission.player
     if isinstance(player, ProgramSender):
         return player.start is None

@@ -24,6 +24,7 @@ from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home, evaluation_suite, find_secret
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.submit import Entrant
+from ccenv.proofs.formulas.setting import Setting
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"
@@ -194,7 +195,6 @@ class EnvelopeStage:
     def prepare(self, job: Job) -> Work:
         """Check the setting and write the player."""
         require_extra("z3", "verify")
-        from ccenv.proofs.formulas.setting import Setting
 
         Setting(samples=self.samples)
         spec = job.entrant.write_player(job.folder / "player")

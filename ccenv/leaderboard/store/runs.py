@@ -15,6 +15,7 @@ from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite, validate_suite
 from ccenv.benchmarks.suite.packet import NETWORK, PacketSuite
 from ccenv.leaderboard.store.records import CellRecord, PlayedContent, parse_suite, played_hash
+from ccenv.leaderboard.submission.document import panel
 
 Run = tuple[str, str, str, int]
 """Scenario, sender, adversary, seed."""
@@ -95,6 +96,4 @@ def check_published(suite: SuiteBase, where: str) -> SuiteBase:
 
 @cache
 def _load_shipped(name: str) -> SuiteBase | None:
-    from ccenv.leaderboard.submission.document import panel
-
     return load_suite(name) if name in shipped_names(PACKAGE, ".yaml") else panel() if name == panel().name else None

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Integer, LargeBinary, MetaData, String, Table, Text, inspect, select, text
 
-from ccenv.base.errors import InputError
+from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.foreign import parse_json
 
 METADATA = MetaData()
 
@@ -82,8 +83,6 @@ def _refuse_replacement(connection: Connection) -> None:
 
 def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
     """Return the claims of a stored submission; one that breaks a rule of today claims only its name, and audits report it."""
-    from ccenv.base.errors import CcenvError
-    from ccenv.base.foreign import parse_json
     from ccenv.leaderboard.store.entry import submission_claims
     from ccenv.leaderboard.submission.identity import name_claim
 

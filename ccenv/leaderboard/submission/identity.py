@@ -22,6 +22,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import adversary_hash, sender_hash
 from ccenv.agents.interface.actions import action
 from ccenv.agents.interface.signals import SIGNAL_NUMBERS
+from ccenv.agents.programs import Branch
 from ccenv.agents.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError
 from ccenv.base.files import hash_value
@@ -77,8 +78,6 @@ def _program(program: Any) -> dict[str, Any]:
 
 def _rule(rule: Any, decided: dict[str, bool]) -> Any:
     """Return the canonical form of a rule; ``decided`` holds the conditions above it with their outcomes."""
-    from ccenv.agents.programs import Branch
-
     if not isinstance(rule, Branch):
         upper = {} if rule.most is None else {"most": _terms(rule.most, scale=False)}
         return {"rate": _terms(rule.rate, scale=False), "hold": rule.hold_rtts, **upper}

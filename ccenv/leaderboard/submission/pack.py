@@ -22,12 +22,13 @@ from ccenv.base.files import write_atomic
 from ccenv.base.foreign.reading import is_file, is_folder
 from ccenv.base.foreign.tensors import tensor_file
 from ccenv.base.registry import parse_parameters
-from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
+from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, panel, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import read_fingerprint, sign
 from ccenv.leaderboard.submission.weights import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.weights import quantise
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
+from ccenv.network.trace import load_trace
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,6 @@ def _architecture(player: LearnedPlayer) -> dict[str, Any]:
 
 def _trace_payload(file: FilePath) -> _Payload:
     """Return the moves of a solver's trace, one sample per Rm, as periodic moves per step of the panel."""
-    from ccenv.leaderboard.submission.document import panel
-    from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import as_adversary
 
     trace = load_trace(file)

@@ -17,6 +17,7 @@ from ccenv.leaderboard.submission.document import BESIDE, CAPS, DOCUMENT, FORMAT
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy, read_scripted
 from ccenv.network.adversary import Adversary, RecordedAdversary
+from ccenv.proofs.senders.intervals import require_intervals
 
 MAX_MESSAGE = 400
 
@@ -122,8 +123,6 @@ def _program(content: bytes, name: str, where: str, bounded: bool) -> tuple[Prog
 
 def _build_shield_sender(document: Document, files: dict[str, bytes], folder: str, bounded: bool) -> tuple[Sender, str]:
     """Return a policy inside its shield, which allows a rate at every belief."""
-    from ccenv.proofs.senders.intervals import require_intervals
-
     (name,) = BESIDE["contract"]
     shield, sha256 = _program(files[name], document.name, f"{folder}/{name}", bounded)
     if document.architecture is None:

@@ -17,7 +17,7 @@ from ccenv.base.errors import CcenvError
 from ccenv.network.path import DEFAULT_MSS_BYTES, Path
 from ccenv.network.trace import Trace, TraceHeader
 from ccenv.proofs.formulas.setting import Setting
-from ccenv.proofs.solver.terms import Formula, Term
+from ccenv.proofs.solver.terms import Formula, Term, any_of
 
 
 @dataclass
@@ -118,8 +118,6 @@ class View:
 
         Steps are 0 to T-1-D, and -D to -1 where the past is known.
         """
-        from ccenv.proofs.solver.terms import any_of
-
         waiting = self.enqueued(x) > self.S[x + self.setting.jitter_steps]
         return any_of([waiting, self.step_lost(x)]) if self.setting.has_loss else waiting
 

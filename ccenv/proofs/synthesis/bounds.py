@@ -15,10 +15,14 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.agents.programs import Program, parse_program
+from ccenv.agents.sender import ProgramSender
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import Path
 from ccenv.proofs.claims.lemma_run import Bracket, bisect
 from ccenv.proofs.claims.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.proofs.claims.report import combine_verdicts
 from ccenv.proofs.claims.verifier import Verdict, Verifier
+from ccenv.proofs.formulas.view import RTT_S
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Store
 from ccenv.proofs.synthesis.prove import Task, decide
@@ -79,11 +83,7 @@ def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: in
     """
     import numpy as np
 
-    from ccenv.agents.sender import ProgramSender
     from ccenv.engine.curve.engine import CurveEngine
-    from ccenv.network.adversary import RecordedAdversary
-    from ccenv.network.path import Path
-    from ccenv.proofs.formulas.view import RTT_S
 
     rate = 1.5e6
     named = {"infinite": np.inf, "small": 0.5, "large": 6.0, "arbitrary": 1.0}

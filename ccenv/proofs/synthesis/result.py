@@ -8,7 +8,7 @@ import re
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.agents.programs import Program, pseudo_code, to_data, to_json
+from ccenv.agents.programs import Program, parse_program, pseudo_code, to_data, to_json
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.provenance import VERSION
@@ -109,8 +109,6 @@ def simplest(space: Space, equal: list[Candidate]) -> Candidate:
 
 def write_solutions(data: dict[str, Any], folder: FilePath) -> list[str]:
     """Write each solution as a belief program file and return the files."""
-    from ccenv.agents.programs import parse_program
-
     make_folder(folder)
     for stale in folder.glob("*.json"):
         stale.unlink()

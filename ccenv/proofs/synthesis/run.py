@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ccenv.agents.programs import Program
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import locked
 from ccenv.base.provenance import code_hash
 from ccenv.base.workers import Workers
@@ -22,7 +22,17 @@ from ccenv.proofs.senders.program import program_decider
 from ccenv.proofs.synthesis.flows import flow_wave
 from ccenv.proofs.synthesis.journal import Journal, list_classes, trace_data, trace_from
 from ccenv.proofs.synthesis.prove import BOUNDS, Decision, broken_parts, recheck, require_consistent_beliefs
-from ccenv.proofs.synthesis.query.classes import LARGEST, MOST_SAMPLES, PAST, TRACE, class_rows, windows_code
+from ccenv.proofs.synthesis.query.classes import (
+    CONDITION,
+    GOAL,
+    LARGEST,
+    MOST_SAMPLES,
+    PAST,
+    RATE,
+    TRACE,
+    class_rows,
+    windows_code,
+)
 from ccenv.proofs.synthesis.query.flows import check_flows
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import Space
@@ -203,8 +213,6 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
 
 def warm_up() -> None:
     """Load the solver and compile the simulator, of many programs and of one, to exclude both from a run's times."""
-    from ccenv.base.errors import require_extra
-    from ccenv.proofs.synthesis.query.classes import CONDITION, GOAL, RATE, TRACE
     from ccenv.proofs.synthesis.search.kernel import CURVES, score, simulate
 
     require_extra("z3", "verify")

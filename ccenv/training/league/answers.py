@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.learned import save_policy
 from ccenv.attacks.catalog import make_search
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.files import write_atomic
@@ -150,7 +151,6 @@ def _train(
     learner.run(lambda state, progress: False)
     target = store.sender_folder(name)
     target.mkdir(exist_ok=True)
-    from ccenv.agents.learned import save_policy
 
     save_weights(target, learner.weights)
     notes = {"league": config.name, "round": round_, "begins_as": start, "config": train.model_dump(mode="json")}

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ccenv.agents.interface.interface import Clock
 from ccenv.agents.sender import HeldSender, PolicySender, Sender, ShieldSender
-from ccenv.base.config import StrictModel, find_data
+from ccenv.base.config import StrictModel, find_data, validate
 from ccenv.base.errors import InputError, require_extra
 from ccenv.base.foreign import read_yaml
 from ccenv.base.registry import load_target
@@ -166,8 +166,6 @@ def _merged(own: dict[str, Any], given: Mapping[str, Any], key: str) -> dict[str
 
 def load_data_config(name: str, overrides: dict[str, Any] | None = None) -> DataConfig:
     """Read a config by its shipped name or its file. Raises InputError, one line."""
-    from ccenv.base.config import validate
-
     file = find_data(CONFIGS, name, ".yaml", "data config")
     data = read_yaml(file)
     if not isinstance(data, dict):

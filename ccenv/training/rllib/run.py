@@ -20,8 +20,9 @@ import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
+from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents.interface.interface import OBSERVATION_VERSION, SENDER_V0
-from ccenv.agents.learned import inner_cca
+from ccenv.agents.learned import inner_cca, load_policy, save_policy
 from ccenv.agents.sender import PolicySender, ShieldSender
 from ccenv.base.config import StrictModel
 from ccenv.base.errors import CcenvError, InputError, require_extra
@@ -31,6 +32,7 @@ from ccenv.base.foreign.reading import read_text
 from ccenv.base.provenance import code_hash
 from ccenv.base.store import ResultFolder
 from ccenv.base.workers import start_ray
+from ccenv.envs.curve.network import NetworkAction
 from ccenv.envs.curve.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import controlled_flows
@@ -208,9 +210,6 @@ def _train(
 
 
 def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evaluation | None, Evaluation | None]:
-    from ccenv.adversaries.learned import load_adversary
-    from ccenv.agents.learned import load_policy
-
     sender = load_policy(folder)
     if config.is_packet:
         return evaluate_packet(config.packet_settings(), sender, config.n_paths), None, None
@@ -315,9 +314,6 @@ def _read_progress(file: FilePath, iterations: int) -> list[dict[str, Any]]:
 
 def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int) -> None:
     """Write the policies without exploration noise, if all of them are finite."""
-    from ccenv.adversaries.learned import save_adversary
-    from ccenv.agents.learned import save_policy
-
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
     sender, network = _make_policies(config, algorithm)
     for policy in (sender.policy if isinstance(sender, ShieldSender) else sender, network):
@@ -342,7 +338,6 @@ def _make_policies(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | 
     sender = policy if shield is None else ShieldSender(config.name, shield, "policy", policy)
     if config.plays != "duel":
         return sender, None
-    from ccenv.envs.curve.network import NetworkAction
 
     settings = config.settings()
     columns = NetworkAction(settings, 1).columns
