@@ -34,7 +34,7 @@ from ccenv.benchmarks.run.runner import as_suite, evaluate
 
 SENDERS = {"standard-v2": ("cubic", "bbr3", "copa"), "company": ("cubic",)}
 HALF_WIDTHS = (0.02, 0.01)
-SEEDS, ORDERS, NEAREST = 96, 40, 3
+SEEDS, ORDERS, NEAREST = 96, 100, 3
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 """Generator and shares (n, parameters) -> scores (n,)."""
 

@@ -10,7 +10,18 @@ import yaml
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.run import adaptive
-from ccenv.benchmarks.run.adaptive import FEWEST_RUNS, MOST_RUNS, POOL, Plan, estimate_known, influences, polynomials, spread
+from ccenv.benchmarks.run.adaptive import (
+    FEWEST_RUNS,
+    MOST_RUNS,
+    POOL,
+    Known,
+    Plan,
+    estimate_known,
+    forecast_runs,
+    influences,
+    polynomials,
+    spread,
+)
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.statistics import interquartile_mean
 from ccenv.benchmarks.suite.curve import load_suite
@@ -105,6 +116,14 @@ def test_what_draws_explain_needs_fewer_runs_and_the_interval_still_holds(shape:
         rows.append(plans)
     (runs, holds), (runs_without, _) = np.mean(rows, axis=0)
     assert runs < 0.75 * runs_without and holds >= 0.9
+
+
+def test_a_forecast_knows_that_further_terms_explain_more() -> None:
+    known, counts = Known(0.5, 0.1, np.full(4, 0.04)), np.full(4, 4)
+    plain, explained = (forecast_runs(known, counts, 0.02, np.full(4, n_terms)) for n_terms in (0, 9))
+    assert plain == pytest.approx(0.04 * 4 / (0.02 / 1.06 / 1.96) ** 2 / 4, abs=1.1)
+    assert explained == pytest.approx(plain * 9**-0.4, abs=1.1)
+    assert forecast_runs(known, counts, 0.2, np.full(4, 9)) == counts.sum()
 
 
 def test_a_difference_of_equal_runs_needs_no_more() -> None:

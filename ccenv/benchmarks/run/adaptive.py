@@ -29,11 +29,12 @@ from ccenv.benchmarks.suite.base import CellData, SuiteBase
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.benchmarks.suite.packet import Drawn, PacketSuite
 
-FIRST_RUNS, MOST_RUNS = 4, 128  # of a scenario
+FIRST_RUNS, MOST_RUNS = 3, 128  # of a scenario
 POOL = 512  # seeds among which those of a scenario are chosen
 DEGREE = 3  # of the polynomials of what seeds draw
-RUNS_PER_TERM = 2  # a term of a polynomial for each so many runs after the first ones
-FEWEST_RUNS = 60  # of all scenarios, before an interval is believed
+RUNS_PER_TERM = 2  # of a polynomial, after the first ones
+LEFT_BY_TERMS = 0.4  # (terms)^-that of a variance was left in standard-v2 and company; for forecasts alone
+FEWEST_RUNS = 64  # of all scenarios, before an interval is believed
 PRIOR_RUNS = 2  # a scenario's variance leans on the mean of all as if this many of its runs had shown that
 STOPPING = 1.06  # intervals are wider by that: plans stop where they look narrow (docs/tables/record_adaptive.py simulated)
 BY_INFLUENCE = "Student, from the influence of each run; the same weight for each scenario"
@@ -81,9 +82,14 @@ def spread(shares: np.ndarray, n: int) -> list[int]:
     return rows
 
 
+def count_terms(runs: int | np.ndarray, most: int | np.ndarray) -> np.ndarray:
+    """Return how many of a polynomial's terms are fitted to so many runs."""
+    return np.asarray(np.clip((np.asarray(runs) - FIRST_RUNS + 1) // RUNS_PER_TERM, 0, most))
+
+
 def regress(influence: np.ndarray, terms: np.ndarray) -> tuple[float, float, int]:
     """Return how far influences lie from where even draws would put them, squares of what terms leave, and their freedom."""
-    n_terms = max(0, min(terms.shape[1], 1 + (len(influence) - FIRST_RUNS) // RUNS_PER_TERM))
+    n_terms = int(count_terms(len(influence), terms.shape[1]))
     known = np.column_stack([np.ones(len(influence)), terms[:, :n_terms]])
     factors = np.linalg.lstsq(known, influence, rcond=None)[0]
     left = influence - known @ factors
@@ -120,14 +126,21 @@ def _quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
-def forecast_runs(known: Known, counts: np.ndarray, half_width: float) -> int:
-    """Return how many runs in all the half-width takes, if variances stay: those that are there, then by standard deviation."""
+def forecast_runs(known: Known, counts: np.ndarray, half_width: float, n_terms: np.ndarray) -> int:
+    """Return how many runs in all the half-width takes: those that are there, then by standard deviation.
+
+    What ``n_terms`` (those that there are, by scenario) leave of the variances falls as more of them are fitted.
+    """
     from scipy.special import ndtri
 
     standard_error = half_width / (STOPPING * ndtri((1 + CONFIDENCE) / 2)) * len(counts)
-    deviations = np.sqrt(known.variances)
-    needed = deviations * deviations.sum() / standard_error**2
-    return int(np.ceil(np.maximum(np.minimum(needed, MOST_RUNS), counts).sum()))
+    needed, fitted = counts, np.maximum(count_terms(counts, n_terms), 1)
+    for _ in range(20):
+        falls = (np.maximum(count_terms(needed, n_terms), 1) / fitted) ** -LEFT_BY_TERMS
+        deviations = np.sqrt(known.variances * falls)
+        further = np.minimum(deviations * deviations.sum() / standard_error**2, MOST_RUNS)
+        needed = (needed + np.maximum(further, counts)) / 2
+    return int(np.ceil(needed.sum()))
 
 
 Runs = Callable[[str, int], "list[float | None] | None"]
@@ -168,7 +181,7 @@ class Plan:
                 {
                     "runs": int(self.counts.sum()),
                     "half_width": known.half_width,
-                    "forecast": forecast_runs(known, counts, self.half_width),
+                    "forecast": forecast_runs(known, counts, self.half_width, np.array([one.shape[1] for one in terms])),
                 }
             )
             self.finished = known.half_width <= self.half_width or bool((counts >= MOST_RUNS).all())
