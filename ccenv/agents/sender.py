@@ -22,24 +22,17 @@ LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
 
 @dataclass(frozen=True)
 class ClassicSender:
-    """A CCA in the common on_ack/on_loss/on_tick interface (``ccenv.agents.callbacks``).
-
-    Attributes:
-        state: struct type made by ``state_record``.
-        parameters: initial values of state fields, set before ``init`` runs.
-        source_sha256: hash of the file it was loaded from; empty for shipped agents.
-        per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
-    """
+    """A CCA in the common on_ack/on_loss/on_tick interface (``ccenv.agents.callbacks``)."""
 
     name: str
-    state: np.dtype
+    state: np.dtype  # struct type made by `state_record`
     init: Callable[[Any], None]
     on_ack: Callable[[Any, Any], None]
     on_loss: Callable[[Any, Any], None]
     on_tick: Callable[[Any, Any], None]
-    parameters: dict[str, float] = field(default_factory=dict)
-    source_sha256: str = ""
-    per_packet: bool = False
+    parameters: dict[str, float] = field(default_factory=dict)  # initial values of state fields, set before `init` runs
+    source_sha256: str = ""  # hash of the file it was loaded from; empty for shipped agents
+    per_packet: bool = False  # on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows
 
     def __repr__(self) -> str:
         return f"ClassicSender({spec_text(self.name, self.parameters)})"
@@ -47,15 +40,12 @@ class ClassicSender:
 
 @dataclass(frozen=True)
 class ProgramSender:
-    """A belief program; its rate is decided once per propagation RTT.
-
-    Attributes:
-        start: program before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are found
-            lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: none.
-    """
+    """A belief program; its rate is decided once per propagation RTT."""
 
     name: str
     program: Program
+    # program before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are found lost
+    # ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: none
     start: Program | None = None
 
     def __repr__(self) -> str:
@@ -131,16 +121,12 @@ class ShieldSender:
     u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.agents.programs.rate_at``), so that every chooser
     stays within what was proved of the shield. Raises ProgramError for a program without intervals; InputError for an unknown
     chooser, or a policy that is missing or not needed.
-
-    Attributes:
-        chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
-        policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
     """
 
     name: str
     program: Program
-    chooser: str
-    policy: PolicySender | None = None
+    chooser: str  # one of CHOOSERS; `random` draws u anew at each decision, keyed by seed, environment, flow and step
+    policy: PolicySender | None = None  # of the chooser `policy`; its output a in [-1, 1] is u = (a + 1) / 2
 
     def __repr__(self) -> str:
         return f"ShieldSender({self.name}: {self.chooser} chooses inside {self.program.name})"
@@ -172,19 +158,14 @@ class HeldSender:
     """A sender behind a proxy that delays its ACKs ([Delta] s.5.3): the RTT is longer, the one-way delay of data unchanged.
 
     Raises InputError for an inner sender that is itself behind a proxy or is driven from outside.
-
-    Attributes:
-        inner: the sender that reacts to the delayed ACKs.
-        mode: ``"lambda"``: the smallest RTT becomes target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for target_s.
-        target_s: lambda, or the delay that is added.
-        window_s: W of Algorithm 1, for lambda.
     """
 
     name: str
-    inner: ClassicSender | ProgramSender | PolicySender | ShieldSender
+    inner: ClassicSender | ProgramSender | PolicySender | ShieldSender  # the sender that reacts to the delayed ACKs
+    # `"lambda"`: the smallest RTT becomes target_s ([Delta] Algorithm 1); `"fixed"`: every ACK is held for target_s
     mode: Literal["lambda", "fixed"]
-    target_s: float
-    window_s: float = math.inf
+    target_s: float  # lambda, or the delay that is added
+    window_s: float = math.inf  # W of Algorithm 1, for lambda
 
     def __repr__(self) -> str:
         return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"

@@ -88,40 +88,25 @@ def converged_window(low: Fraction, high: Fraction, most_queue: Fraction) -> Cal
 
 @dataclass(frozen=True)
 class ColdStart:
-    """The solver's results on windows in runs from a cold start.
+    """The solver's results on windows in runs from a cold start."""
 
-    Attributes:
-        utilisation: of the worst window that the engine reproduced, or None.
-        legal: the independent checker accepts its trace.
-        none_below: by the solver no window that ends at one of ``ends_rtts`` uses less; None: not asked.
-        bound: no window of any run from a cold start uses less, at any time; None: undecided.
-    """
-
-    utilisation: float | None
-    legal: bool
-    none_below: float | None
+    utilisation: float | None  # of the worst window that the engine reproduced, or None
+    legal: bool  # the independent checker accepts its trace
+    none_below: float | None  # by the solver no window that ends at one of `ends_rtts` uses less; None: not asked
     ends_rtts: tuple[int, ...]
-    bound: float | None
+    bound: float | None  # no window of any run from a cold start uses less, at any time; None: undecided
     seconds: float
 
 
 @dataclass
 class Questions:
-    """Queries for windows below some utilisation.
+    """Queries for windows below some utilisation."""
 
-    Attributes:
-        scene: in proof timing, with the claim whose windows count.
-        premise: of the claim, as a formula.
-        spec: name of the sender's encoding.
-        buffer: name of the solver's buffer; its size is the path's.
-        time_limit_s: per solver call.
-    """
-
-    scene: Scene
-    premise: Callable[[Window], Formula]
-    spec: str
-    buffer: str
-    time_limit_s: float
+    scene: Scene  # in proof timing, with the claim whose windows count
+    premise: Callable[[Window], Formula]  # of the claim, as a formula
+    spec: str  # name of the sender's encoding
+    buffer: str  # name of the solver's buffer; its size is the path's
+    time_limit_s: float  # per solver call
     seed: int
     seconds: float = 0.0
 

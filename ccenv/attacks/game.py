@@ -75,35 +75,23 @@ class Scene:
 
 @dataclass
 class Found:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        adversary: the playable moves; None if there is only a trace.
-        trace: of the worst run, if the search recorded it itself (another path, several flows).
-        first_row: row of that trace at which the measured window starts, if not the scenario's.
-        preconditions: of constructions: name -> whether it held, or the measured value.
-        details: JSON-ready details that explain or replicate the finding.
-        player: per packet, in place of the adversary, that of the delay elements.
-    """
-
-    adversary: Adversary | None = None
-    trace: Trace | None = None
-    first_row: int | None = None
+    adversary: Adversary | None = None  # the playable moves; None if there is only a trace
+    trace: Trace | None = None  # of the worst run, if the search recorded it itself (another path, several flows)
+    first_row: int | None = None  # row of that trace at which the measured window starts, if not the scenario's
+    # of constructions: name -> whether it held, or the measured value
     preconditions: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    player: Any = None
+    details: dict[str, Any] = field(default_factory=dict)  # JSON-ready details that explain or replicate the finding
+    player: Any = None  # per packet, in place of the adversary, that of the delay elements
 
 
 class Game:
-    """Plays moves against the sender of an attack scenario.
-
-    Attributes:
-        flow_steps: engine steps of flows spent so far.
-    """
+    """Plays moves against the sender of an attack scenario."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.flow_steps = 0
+        self.flow_steps = 0  # engine steps of flows spent so far
         self.report: Callable[[int], None] | None = None
 
     @cached_property

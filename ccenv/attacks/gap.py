@@ -70,59 +70,42 @@ LEMMAS = {
 
 @dataclass(frozen=True)
 class GapRow:
-    """One comparison of a sender on a model and buffer.
-
-    Attributes:
-        samples: T.
-        windows: the windows that count, in words.
-        bound: utilisation that the solver proves, or None: no encoding, or nothing proved.
-        found: the worst legal run of such a window in the engine, from any start: the lowest of ``searched``, ``cold_start`` and
-            ``free_start``; None: no window met the premise in any run.
-        ratio: found over bound; 1 means that bound and counterexample are both exact.
-        method: its origin: an adversary's name, ``solver, cold start`` or ``solver, free start``.
-        searched: the panel's worst in those windows, from a cold start, by ``adversary``. Windows of envelope entries count from
-            the first step on, those of lemmas and of other senders after the warm-up.
-        cold_start: the worst of those windows in a run of the solver from a cold start, measured in the engine; None: none, or
-            not asked.
-        cold_ratio: the lower of searched and cold_start over bound.
-        cold_bound: utilisation that the solver proves of those windows in every run from a cold start on this path, at any time;
-            None: not asked, or nothing proved.
-        cold_bound_ratio: the lower of searched and cold_start over cold_bound.
-        cold_none_below: by the solver no run uses less in a window that ends at one of ``cold_ends_rtts`` (in Rm); None: not
-            asked.
-        refuted: utilisation just above the bound, for which the solver has a counterexample, or None.
-        free_start: utilisation of that counterexample in the engine, from the solver's state with the sender deciding; None if
-            there is none, or the engine does not reproduce it.
-        found_in_any_window: the worst of all windows, whatever the premise.
-        holds: found is not below bound, and no finding from a cold start is below cold_bound.
-        legal: the independent checker accepts all traces, including the counterexample's.
-        seconds: of proof and searches.
-    """
+    """One comparison of a sender on a model and buffer."""
 
     sender: str
     model: str
     buffer: str
-    samples: int
-    windows: str
-    bound: float | None
+    samples: int  # T
+    windows: str  # the windows that count, in words
+    bound: float | None  # utilisation that the solver proves, or None: no encoding, or nothing proved
+    # the worst legal run of such a window in the engine, from any start: the lowest of `searched`, `cold_start` and `free_start`;
+    # None: no window met the premise in any run
     found: float | None
-    ratio: float | None
-    method: str | None
+    ratio: float | None  # found over bound; 1 means that bound and counterexample are both exact
+    method: str | None  # its origin: an adversary's name, `solver, cold start` or `solver, free start`
+    # the panel's worst in those windows, from a cold start, by `adversary`. Windows of envelope entries count from the first step
+    # on, those of lemmas and of other senders after the warm-up
     searched: float | None
     adversary: str
+    # the worst of those windows in a run of the solver from a cold start, measured in the engine; None: none, or not asked
     cold_start: float | None
-    cold_ratio: float | None
+    cold_ratio: float | None  # the lower of searched and cold_start over bound
+    # utilisation that the solver proves of those windows in every run from a cold start on this path, at any time; None: not
+    # asked, or nothing proved
     cold_bound: float | None
-    cold_bound_ratio: float | None
+    cold_bound_ratio: float | None  # the lower of searched and cold_start over cold_bound
+    # by the solver no run uses less in a window that ends at one of `cold_ends_rtts` (in Rm); None: not asked
     cold_none_below: float | None
     cold_ends_rtts: tuple[int, ...]
-    refuted: float | None
+    refuted: float | None  # utilisation just above the bound, for which the solver has a counterexample, or None
+    # utilisation of that counterexample in the engine, from the solver's state with the sender deciding; None if there is none,
+    # or the engine does not reproduce it
     free_start: float | None
-    found_in_any_window: float
-    holds: bool | None
-    legal: bool
+    found_in_any_window: float  # the worst of all windows, whatever the premise
+    holds: bool | None  # found is not below bound, and no finding from a cold start is below cold_bound
+    legal: bool  # the independent checker accepts all traces, including the counterexample's
     flow_steps: int
-    seconds: float
+    seconds: float  # of proof and searches
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

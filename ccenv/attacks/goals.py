@@ -20,22 +20,14 @@ in bytes, (n,). For goals of applications also the goal's ``metric`` over the wh
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal of an adversary.
+    """A goal of an adversary."""
 
-    Attributes:
-        name: in commands and suites.
-        metric: the reported one of ``ccenv.network.metrics``.
-        value: of several runs by their counts, (n,).
-        summary: one line.
-        application: type of the applications that it is about; None: it is about flows.
-    """
-
-    name: str
-    metric: str
+    name: str  # in commands and suites
+    metric: str  # the reported one of `ccenv.network.metrics`
     least_flows: int
-    value: Callable[[Counts], np.ndarray]
-    summary: str
-    application: str | None = None
+    value: Callable[[Counts], np.ndarray]  # of several runs by their counts, (n,)
+    summary: str  # one line
+    application: str | None = None  # type of the applications that it is about; None: it is about flows
 
     def outcome(self, counts: Counts) -> np.ndarray:
         """Return what searches minimise, (n,); lower is worse for the sender."""

@@ -39,49 +39,32 @@ PlaceT_co = TypeVar("PlaceT_co", covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """The run of what a search found.
-
-    Attributes:
-        worst_utilisation: in the measured window, on the trace; per packet the share of the link that the attacked flows got.
-        value: the goal's metric; None for utilisation, or if undefined.
-        moves: which repeat the run: (steps, 2 + 2 N), per packet the state of a delay element; None for reactive adversaries and
-            constructions.
-        pattern: per packet, the moves as JSON.
-    """
+    """The run of what a search found."""
 
     trace: Trace
-    worst_utilisation: float
-    value: float | None = None
+    worst_utilisation: float  # in the measured window, on the trace; per packet the share of the link that the attacked flows got
+    value: float | None = None  # the goal's metric; None for utilisation, or if undefined
+    # which repeat the run: (steps, 2 + 2 N), per packet the state of a delay element; None for reactive adversaries and
+    # constructions
     moves: np.ndarray | None = None
-    pattern: dict[str, Any] | None = None
+    pattern: dict[str, Any] | None = None  # per packet, the moves as JSON
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(Replayed):
-    """The worst run that one adversary found.
+    """The worst run that one adversary found."""
 
-    Attributes:
-        adversary: its name; if several specs have one name, the spec.
-        spec: name and parameters; empty per packet, where it is the name.
-        legal: the independent checker accepts the trace; else see ``violations``.
-        runs: per packet, the cost of the search.
-        flow_steps: the same in engine steps of flows.
-        seconds: wall time; the only field that differs between equal runs.
-        preconditions: of a construction: name -> whether it held, or the value measured.
-        details: explain or replicate the finding.
-        found_by: hash of the code that found it, if that is older: its moves were replayed with the same outcome.
-    """
-
-    adversary: str
-    spec: str = ""
-    legal: bool
+    adversary: str  # its name; if several specs have one name, the spec
+    spec: str = ""  # name and parameters; empty per packet, where it is the name
+    legal: bool  # the independent checker accepts the trace; else see `violations`
     violations: tuple[str, ...] = ()
-    runs: int | None = None
-    flow_steps: int
-    seconds: float
+    runs: int | None = None  # per packet, the cost of the search
+    flow_steps: int  # the same in engine steps of flows
+    seconds: float  # wall time; the only field that differs between equal runs
+    # of a construction: name -> whether it held, or the value measured
     preconditions: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    found_by: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)  # explain or replicate the finding
+    found_by: str | None = None  # hash of the code that found it, if that is older: its moves were replayed with the same outcome
 
     def __repr__(self) -> str:
         return f"Finding({self.spec or self.adversary}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
@@ -95,13 +78,9 @@ class Finding(Replayed):
 
 
 class Arena(Protocol[PlaceT_co]):
-    """Where a sender is attacked; each of its searches plays its own kind of moves there.
+    """Where a sender is attacked; each of its searches plays its own kind of moves there."""
 
-    Attributes:
-        flow_steps: engine steps of flows spent so far.
-    """
-
-    flow_steps: int
+    flow_steps: int  # engine steps of flows spent so far
     report: Callable[[int], None] | None
 
     @property

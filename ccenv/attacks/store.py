@@ -109,13 +109,7 @@ def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
 
 
 class AttackFolder(ResultFolder):
-    """Stores findings as they come, and restores those of the same attack; a context for one attack at a time.
-
-    Attributes:
-        findings: finished ones by adversary.
-        older: those that other code measured.
-        budget_flow_steps: of a stored attack; None: nothing is stored yet.
-    """
+    """Stores findings as they come, and restores those of the same attack; a context for one attack at a time."""
 
     def __init__(
         self, path: FilePath, form: Format, key: str, code: str, *, fresh: bool = False, first_row: int = 0, **asked: Any
@@ -132,9 +126,9 @@ class AttackFolder(ResultFolder):
             asked: ``adversaries``, and keys of a result; for documents that do not name their code, which ``key`` held.
         """
         super().__init__(path, "an attack", RESULT, form, {}, fresh=fresh, owns=("*.npz",))
-        self.findings: dict[str, Finding] = {}
-        self.older: dict[str, Finding] = {}
-        self.budget_flow_steps: int | None = None
+        self.findings: dict[str, Finding] = {}  # finished ones by adversary
+        self.older: dict[str, Finding] = {}  # those that other code measured
+        self.budget_flow_steps: int | None = None  # of a stored attack; None: nothing is stored yet
         self._first_row, self._asked = first_row, asked
         self._head, self._code = {"key": key}, code
         self._entries: dict[str, dict[str, Any]] = {}

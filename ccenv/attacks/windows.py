@@ -173,19 +173,13 @@ def probed(low: float, most_q_U: float) -> Premise:
 
 @dataclass(frozen=True)
 class Claim:
-    """The windows of a bound.
+    """The windows of a bound."""
 
-    Attributes:
-        samples: T.
-        premise: whether a window counts, given the samples and T - 1: (rows - T + 1, B).
-        settle: samples at the start of a window that utilisation does not count; T includes them.
-        encoded: the premise as a formula about a window of the solver (``ccenv.attacks.cold_start``), if any.
-    """
-
-    samples: int
-    premise: Premise
+    samples: int  # T
+    premise: Premise  # whether a window counts, given the samples and T - 1: (rows - T + 1, B)
     text: str
-    settle: int = 0
+    settle: int = 0  # samples at the start of a window that utilisation does not count; T includes them
+    # the premise as a formula about a window of the solver (`ccenv.attacks.cold_start`), if any
     encoded: Callable[..., Any] | None = None
 
     def worst(self, s: Samples) -> np.ndarray:

@@ -133,22 +133,15 @@ Measure = Callable[[Curves], Floats]
 
 @dataclass(frozen=True)
 class Law:
-    """One law of the network, or of what makes a trace.
-
-    Attributes:
-        formula: for messages and documentation.
-        source: paper and equation.
-        measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.
-        compares_rates: the tolerance is relative to the bytes of one step at the link rate instead of those at stake.
-    """
+    """One law of the network, or of what makes a trace."""
 
     name: str
     meaning: str
-    formula: str
-    source: str
-    measure: Measure
+    formula: str  # for messages and documentation
+    source: str  # paper and equation
+    measure: Measure  # bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds
     applies: Callable[[Curves], bool] = lambda c: True
-    compares_rates: bool = False
+    compares_rates: bool = False  # the tolerance is relative to the bytes of one step at the link rate instead of those at stake
 
 
 def _knows_past(c: Curves) -> bool:

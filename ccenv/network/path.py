@@ -237,22 +237,14 @@ def make_path(
 
 @dataclass(frozen=True)
 class Model:
-    """A network model: what the adversary may choose per step. ``MODELS`` lists them, weakest first.
-
-    Attributes:
-        index: position in the order of strength; a sender that works on a higher one works on a lower one.
-        has_jitter: may hold served bytes, up to D.
-        hoards_tokens: may keep spare tokens for later instead of wasting them (CCAC).
-        varies_rate: may choose the link rate in [C_min, C_max] per step.
-        source: paper and section.
-    """
+    """A network model: what the adversary may choose per step. ``MODELS`` lists them, weakest first."""
 
     name: str
-    index: int
-    has_jitter: bool
-    hoards_tokens: bool
-    varies_rate: bool
-    source: str
+    index: int  # position in the order of strength; a sender that works on a higher one works on a lower one
+    has_jitter: bool  # may hold served bytes, up to D
+    hoards_tokens: bool  # may keep spare tokens for later instead of wasting them (CCAC)
+    varies_rate: bool  # may choose the link rate in [C_min, C_max] per step
+    source: str  # paper and section
 
 
 IDEAL = Model("ideal", 0, False, False, False, "[CCmatic] s.3")

@@ -34,21 +34,13 @@ Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm as the learner uses it.
+    """An algorithm as the learner uses it."""
 
-    Attributes:
-        make: builds the model for a config and a VecEnv.
-        optimizers: the model's optimisers by name.
-        stems: prefixes of the action network's hidden layers and of its last layer among the policy's tensors.
-        squashed: the action is tanh of the last layer (SAC, TD3), not the layer itself clipped to [-1, 1].
-        metrics: Stable-Baselines3's names of policy loss and value loss.
-    """
-
-    make: Callable[[TrainConfig, Any], Any]
-    optimizers: Callable[[Any], dict[str, Any]]
-    stems: tuple[str, str]
-    squashed: bool
-    metrics: tuple[str, str]
+    make: Callable[[TrainConfig, Any], Any]  # builds the model for a config and a VecEnv
+    optimizers: Callable[[Any], dict[str, Any]]  # the model's optimisers by name
+    stems: tuple[str, str]  # prefixes of the action network's hidden layers and of its last layer among the policy's tensors
+    squashed: bool  # the action is tanh of the last layer (SAC, TD3), not the layer itself clipped to [-1, 1]
+    metrics: tuple[str, str]  # Stable-Baselines3's names of policy loss and value loss
 
 
 def _ppo(config: TrainConfig, env: Any) -> PPO:

@@ -30,20 +30,13 @@ MAX_TENSOR_BYTES = 2 << 30  # memories of off-policy learners are the largest pa
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that decides the rest of a run, taken between two iterations.
-
-    Attributes:
-        seconds: wall time so far, with the evaluations and attacks during training.
-        cpu_seconds: processor time of the same, summed over threads.
-        tensors: named arrays: ``policy.*``, ``optimizer.*``, ``memory.*``, ``env.*``.
-        marks: results of evaluations so far (``ccenv.training.run``).
-    """
+    """Everything that decides the rest of a run, taken between two iterations."""
 
     iteration: int
-    seconds: float
-    cpu_seconds: float
-    tensors: dict[str, np.ndarray]
-    marks: dict[str, float] = field(default_factory=dict)
+    seconds: float  # wall time so far, with the evaluations and attacks during training
+    cpu_seconds: float  # processor time of the same, summed over threads
+    tensors: dict[str, np.ndarray]  # named arrays: `policy.*`, `optimizer.*`, `memory.*`, `env.*`
+    marks: dict[str, float] = field(default_factory=dict)  # results of evaluations so far (`ccenv.training.run`)
 
 
 class StateCard(StrictModel):

@@ -30,34 +30,20 @@ WARMUP_RTTS, MEASURE_RTTS = 60, 64
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over paths; every path counts the same.
+    """Means over paths; every path counts the same."""
 
-    Attributes:
-        score: the weighted terms of the reward; by default utilisation - 0.1*queue - loss.
-        utilisation: bytes delivered of the evaluated flows / bytes that the link could carry; for a network, of all flows.
-        queue_bdp: mean queue / (C*Rm).
-        loss: bytes lost of the evaluated flows / bytes that the link could carry.
-        delay_rtts: mean queueing and jitter delay of the evaluated flows / Rm.
-        score_p5: 5th percentile of the score over paths.
-        n_flows: flows that share each path.
-        share: share of the evaluated flows in all bytes delivered; 1 alone.
-        jain: Jain's index of the flows' bytes delivered in the measured time; 1 alone.
-        link_utilisation: bytes delivered of all flows / bytes that the link could carry.
-        path_set: see ``ccenv.training.path_sets``; ``"fixed"``: the world's own paths, on which training takes place too.
-    """
-
-    score: float
-    utilisation: float
-    queue_bdp: float
-    loss: float
-    delay_rtts: float
-    score_p5: float
+    score: float  # the weighted terms of the reward; by default utilisation - 0.1*queue - loss
+    utilisation: float  # bytes delivered of the evaluated flows / bytes that the link could carry; for a network, of all flows
+    queue_bdp: float  # mean queue / (C*Rm)
+    loss: float  # bytes lost of the evaluated flows / bytes that the link could carry
+    delay_rtts: float  # mean queueing and jitter delay of the evaluated flows / Rm
+    score_p5: float  # 5th percentile of the score over paths
     n_paths: int
-    n_flows: int
-    share: float
-    jain: float
-    link_utilisation: float
-    path_set: str
+    n_flows: int  # flows that share each path
+    share: float  # share of the evaluated flows in all bytes delivered; 1 alone
+    jain: float  # Jain's index of the flows' bytes delivered in the measured time; 1 alone
+    link_utilisation: float  # bytes delivered of all flows / bytes that the link could carry
+    path_set: str  # see `ccenv.training.path_sets`; `"fixed"`: the world's own paths, on which training takes place too
 
 
 def evaluate_sender(

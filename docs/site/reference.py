@@ -101,7 +101,7 @@ def _defined_in(value: Any, module_name: str) -> bool:
 
 
 def _member(name: str, value: Any) -> str:
-    text = [f"### `{name}`\n", f"```python\n{_signature(name, value)}\n```\n", to_markdown(inspect.getdoc(value) or "")]
+    text = [f"### `{name}`\n", f"```python\n{_signature(name, value)}\n```\n", to_markdown(_documented(value))]
     if inspect.isclass(value):
         for key, method in vars(value).items():
             plain = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
@@ -110,6 +110,24 @@ def _member(name: str, value: Any) -> str:
             shown = key if isinstance(plain, property) else _signature(key, plain, "")
             text += [f"```python\n{shown}\n```\n", to_markdown(plain.__doc__ or "")]
     return "\n".join(text)
+
+
+def _documented(value: Any) -> str:
+    """Return the docstring; that of a class also with its fields, where comments beside or above them say what they are."""
+    text = inspect.getdoc(value) or ""
+    if not inspect.isclass(value) or "Attributes:" in text or not value.__module__.startswith("ccenv"):
+        return text
+    try:
+        lines = inspect.getsource(value).splitlines()
+    except OSError:  # made at run time
+        return text
+    fields, above = [], ""
+    for line in lines:
+        field = re.match(r"    (?:    self\.)?([A-Za-z]\w*)(?:: [^#]+| = [^#]+?)(?:  # (.*))?$", line)
+        if field and (above or field[2]):
+            fields.append(f"    {field[1]}: {above or field[2]}.")
+        above = f"{above} {line.strip(' #')}".strip() if line.startswith("    # ") else ""
+    return "\n".join([text, *(["", "Attributes:", *fields] if fields else [])])
 
 
 def _signature(name: str, value: Any, keyword: str | None = None) -> str:

@@ -17,21 +17,13 @@ from ccenv.network.adversary import MlpAdversary
 
 
 class AdversaryCard(Card):
-    """The card of a policy over the observation of ``ccenv/Network-v0``; the engine checks whether it fits a path.
+    """The card of a policy over the observation of ``ccenv/Network-v0``; the engine checks whether it fits a path."""
 
-    Attributes:
-        observation_version: of the observation that it reads.
-        columns: the moves that it makes (``MlpAdversary``).
-        decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
-        episode_rtts: length of the training episodes.
-        levels: values of each move; 0: continuous moves.
-    """
-
-    observation_version: int = Field(ge=1, strict=True)
-    columns: tuple[int, ...] = Field(min_length=1, max_length=130)
-    decision_steps: int = Field(ge=0, strict=True)
-    episode_rtts: int = Field(ge=1, strict=True)
-    levels: int = Field(default=0, ge=0, strict=True)
+    observation_version: int = Field(ge=1, strict=True)  # of the observation that it reads
+    columns: tuple[int, ...] = Field(min_length=1, max_length=130)  # the moves that it makes (`MlpAdversary`)
+    decision_steps: int = Field(ge=0, strict=True)  # engine steps for which moves are kept; 0: one smallest Rm
+    episode_rtts: int = Field(ge=1, strict=True)  # length of the training episodes
+    levels: int = Field(default=0, ge=0, strict=True)  # values of each move; 0: continuous moves
 
 
 def _describe(adversary: MlpAdversary, layers: list[int]) -> dict[str, Any]:

@@ -22,23 +22,15 @@ from ccenv.base.kernels.decorator import kernel
 
 @dataclass(frozen=True)
 class Action:
-    """A map from a number a in [-1, 1] to a rate or a window.
+    """A map from a number a in [-1, 1] to a rate or a window."""
 
-    Attributes:
-        name: used in configs and cards.
-        sets: ``"rate"`` (the window is open) or ``"cwnd"`` (paced at ``pacing_gain`` windows per smoothed RTT).
-        formula: of the rate or window.
-        source: paper; empty: common knowledge.
-        parameters: name -> (default, smallest, largest allowed value), at most two.
-        needs: what a flow must have: ``"beliefs"``, ``"shield"``, ``"inner"`` (an inner CCA), or nothing.
-    """
-
-    name: str
-    sets: str
-    formula: str
-    source: str = ""
+    name: str  # used in configs and cards
+    sets: str  # `"rate"` (the window is open) or `"cwnd"` (paced at `pacing_gain` windows per smoothed RTT)
+    formula: str  # of the rate or window
+    source: str = ""  # paper; empty: common knowledge
+    # name -> (default, smallest, largest allowed value), at most two
     parameters: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    needs: str = ""
+    needs: str = ""  # what a flow must have: `"beliefs"`, `"shield"`, `"inner"` (an inner CCA), or nothing
 
 
 _GAIN = {"pacing_gain": (2.0, 1.0, 16.0)}

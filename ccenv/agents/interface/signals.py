@@ -19,26 +19,17 @@ BOTH = frozenset({PACKET, CURVE})
 
 @dataclass(frozen=True)
 class Signal:
-    """A number that a policy may observe.
+    """A number that a policy may observe."""
 
-    Attributes:
-        name: used in configs and cards.
-        unit: after scaling.
-        low: smallest value (clipped).
-        high: largest value (clipped).
-        formula: over the fields of MEASURES.
-        source: paper or text; empty: common knowledge.
-        needs: what a flow must have: ``"beliefs"`` (and so a known Rm), ``"finite"`` (bytes of an application that ends),
-            ``"truth"`` (for critics only), or nothing.
-    """
-
-    name: str
-    unit: str
-    low: float
-    high: float
-    formula: str
-    source: str = ""
+    name: str  # used in configs and cards
+    unit: str  # after scaling
+    low: float  # smallest value (clipped)
+    high: float  # largest value (clipped)
+    formula: str  # over the fields of MEASURES
+    source: str = ""  # paper or text; empty: common knowledge
     engines: frozenset[str] = BOTH
+    # what a flow must have: `"beliefs"` (and so a known Rm), `"finite"` (bytes of an application that ends), `"truth"` (for
+    # critics only), or nothing
     needs: str = ""
 
 

@@ -189,19 +189,14 @@ class BoundSignals:
 
 
 class ExtraSignals:
-    """All elements that functions add to one observation.
-
-    Attributes:
-        n_seen: length of the table part of the observation.
-        failure: exception of a function within a call of an engine, until ``raise_failure``.
-    """
+    """All elements that functions add to one observation."""
 
     def __init__(self, functions: Sequence[OwnSignals], names: tuple[str, ...], history: int) -> None:
         """Smoke-test the functions over an observation of the table's signals. Raises InputError with file and line."""
         self._made_with = (tuple(functions), names, history)
         self.parts = tuple(function.bound(names, history) for function in functions)
-        self.n_seen = len(names) * history
-        self.failure: BaseException | None = None
+        self.n_seen = len(names) * history  # length of the table part of the observation
+        self.failure: BaseException | None = None  # exception of a function within a call of an engine, until `raise_failure`
         elements = self.elements
         if len(set(elements)) < len(elements) or len(elements) > MAX_ELEMENTS:
             raise InputError(f"signals: own elements {', '.join(elements)}; {MAX_ELEMENTS} distinct ones are allowed at most")

@@ -31,18 +31,13 @@ class PolicyCard(Card):
     """The card of a policy, as the kernels play it.
 
     A card of the first version has ``observation_version`` and neither of the other fields: belief signals, dense stages, a mean.
-
-    Attributes:
-        observation_version: 1, of the observation of ``ccenv/Sender-v0``; None: the card has an interface.
-        interface: signals, history, action with its parameters, inner CCA, clock.
-        stages: type of each stage; empty: all dense.
-        head: type of the last stage.
     """
 
+    # 1, of the observation of `ccenv/Sender-v0`; None: the card has an interface
     observation_version: int | None = Field(default=None, strict=True)
-    interface: Interface | None = None
-    stages: tuple[Stage, ...] = Field(default=(), max_length=MAX_LAYERS)
-    head: Head = "mean"
+    interface: Interface | None = None  # signals, history, action with its parameters, inner CCA, clock
+    stages: tuple[Stage, ...] = Field(default=(), max_length=MAX_LAYERS)  # type of each stage; empty: all dense
+    head: Head = "mean"  # type of the last stage
 
     @property
     def sees(self) -> Interface:
@@ -104,13 +99,9 @@ def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
 
 
 class PreferenceCard(PolicyCard):
-    """The card of a policy that sees a preference.
+    """The card of a policy that sees a preference."""
 
-    Attributes:
-        preference: the last inputs.
-    """
-
-    preference: Preference
+    preference: Preference  # the last inputs
 
     @property
     def n_constants(self) -> int:
@@ -119,13 +110,9 @@ class PreferenceCard(PolicyCard):
 
 
 class ShieldCard(PolicyCard):
-    """The card of a policy that chooses inside a shield.
+    """The card of a policy that chooses inside a shield."""
 
-    Attributes:
-        shield: a belief program of version 2; in the file under its former name, ``contract``.
-    """
-
-    shield: dict[str, Any]
+    shield: dict[str, Any]  # a belief program of version 2; in the file under its former name, `contract`
 
 
 _RULES = JsonRules(max_bytes=MAX_CARD_BYTES)

@@ -50,18 +50,13 @@ def _is_preference(weights: tuple[float, ...]) -> bool:
 
 @dataclass(frozen=True)
 class PreferenceSender(PolicySender):
-    """The policy of one preference, with the arrays that turn it into that of another.
-
-    Attributes:
-        preference: weights of the objectives, which ``biases[0]`` holds.
-        slopes: (objectives, n) the first layer's weights of the preference.
-        base: (n,) the first layer's bias without it.
-    """
+    """The policy of one preference, with the arrays that turn it into that of another."""
 
     objectives: tuple[str, ...] = ()
-    preference: tuple[float, ...] = ()
+    preference: tuple[float, ...] = ()  # weights of the objectives, which `biases[0]` holds
+    # (objectives, n) the first layer's weights of the preference
     slopes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    base: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    base: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (n,) the first layer's bias without it
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{name} {value:g}" for name, value in zip(self.objectives, self.preference, strict=True))

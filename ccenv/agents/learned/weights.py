@@ -71,16 +71,12 @@ class Network:
 
 @dataclass(frozen=True)
 class LearnedKind(Generic[CardT, AgentT]):
-    """A stored form of learned agents.
+    """A stored form of learned agents."""
 
-    Attributes:
-        stem: name of the pair of files in a folder.
-        describe: fields of an agent's card, without ``sha256`` and ``notes``; its argument ``layers`` are the widths.
-    """
-
-    stem: str
+    stem: str  # name of the pair of files in a folder
     form: Format
     card: type[CardT]
+    # fields of an agent's card, without `sha256` and `notes`; its argument `layers` are the widths
     describe: Callable[[AgentT, list[int]], dict[str, Any]]
 
     def files(self, path: FilePath | str) -> tuple[FilePath, FilePath]:

@@ -38,12 +38,9 @@ ROUND_OFF = 1e-12
 
 @dataclass(frozen=True)
 class Expression:
-    """A linear combination of inputs of one unit.
+    """A linear combination of inputs of one unit."""
 
-    Attributes:
-        terms: (input, coefficient) pairs in the order of INPUTS; at least one; no coefficient is zero.
-    """
-
+    # (input, coefficient) pairs in the order of INPUTS; at least one; no coefficient is zero
     terms: tuple[tuple[str, Fraction], ...]
 
     def __post_init__(self) -> None:
@@ -77,17 +74,11 @@ class Expression:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A decision: send at this rate, or at any rate of an interval.
+    """A decision: send at this rate, or at any rate of an interval."""
 
-    Attributes:
-        rate: expression in bytes/s; of an interval the lower end.
-        hold_rtts: number of decision intervals of one Rm that keep the rate, >= 1.
-        most: upper end of the interval, in bytes/s; None: the rate is decided.
-    """
-
-    rate: Expression
-    hold_rtts: int = 1
-    most: Expression | None = None
+    rate: Expression  # expression in bytes/s; of an interval the lower end
+    hold_rtts: int = 1  # number of decision intervals of one Rm that keep the rate, >= 1
+    most: Expression | None = None  # upper end of the interval, in bytes/s; None: the rate is decided
 
     def __post_init__(self) -> None:
         for end in self.ends:
@@ -104,15 +95,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A condition and its two rules.
+    """A condition and its two rules."""
 
-    Attributes:
-        condition: an expression that must be > 0 (strictly), or one of BOOLEANS.
-        then: rule if the condition holds.
-    """
-
-    condition: Expression | str
-    then: Rule
+    condition: Expression | str  # an expression that must be > 0 (strictly), or one of BOOLEANS
+    then: Rule  # rule if the condition holds
     otherwise: Rule
 
     def __post_init__(self) -> None:
@@ -128,18 +114,12 @@ class Program:
     """A belief program ([CCmatic] Listing 1), or a shield: a program with leaves that are intervals.
 
     Line 7 of Listing 1 always applies: rate = max(rate, MSS/Rm), to both ends of an interval.
-
-    Attributes:
-        name: short identifier.
-        rule: the decision tree.
-        source: where it comes from, free text.
-        probe_window_rtts: T* of C_L_lambda in units of Rm ([CCmatic] s.6.2.1).
     """
 
-    name: str
-    rule: Rule
-    source: str = ""
-    probe_window_rtts: int = 1
+    name: str  # short identifier
+    rule: Rule  # the decision tree
+    source: str = ""  # where it comes from, free text
+    probe_window_rtts: int = 1  # T* of C_L_lambda in units of Rm ([CCmatic] s.6.2.1)
 
     def __repr__(self) -> str:
         """Return one line; ``ccenv.agents.programs.to_json`` writes the whole program."""

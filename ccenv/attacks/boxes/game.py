@@ -61,11 +61,6 @@ class BoxGame:
         window_rtts: RTTs measured.
         adversaries: of the other delay elements, by name.
         goal: a name of ``ccenv.attacks.goals.PACKET_GOALS``.
-
-    Attributes:
-        scenario: with the length of a run.
-        end_s: length of a run.
-        flow_steps: cost of the runs so far.
     """
 
     def __init__(
@@ -98,10 +93,10 @@ class BoxGame:
         first_s = max(scenario.flows[flow].start_s for flow in attacked)
         rtt_s = max(scenario.flows[flow].rtt_s for flow in attacked)
         self._begin_s = first_s + warmup_rtts * rtt_s
-        self.end_s = self._begin_s + window_rtts * rtt_s
-        self.scenario = with_applications(scenario.model_copy(update={"duration_s": self.end_s}))
+        self.end_s = self._begin_s + window_rtts * rtt_s  # length of a run
+        self.scenario = with_applications(scenario.model_copy(update={"duration_s": self.end_s}))  # with the length of a run
         self._stages: list[Stage] = []
-        self.flow_steps = 0
+        self.flow_steps = 0  # cost of the runs so far
         self.report: Callable[[int], None] | None = None
         self._senders, self._attacked = list(senders), list(attacked)
         self._others = dict(adversaries or {})

@@ -25,11 +25,7 @@ from ccenv.simulation.scenario import Scenario
 
 
 class PacketArena(BoxGame):
-    """A scenario whose delay elements attack.
-
-    Attributes:
-        kind_utilisation: without any delay by the delay elements.
-    """
+    """A scenario whose delay elements attack."""
 
     def __init__(self, scenario: Scenario, sender: Sender, warmup_rtts: int, window_rtts: int, goal: str) -> None:
         """Play a run. Raises as :class:`BoxGame`, and InputError where no trace can be made."""
@@ -41,7 +37,7 @@ class PacketArena(BoxGame):
         self.sender = sender
         self.scene = replace_sender(self.scenario, attacked, sender.name)
         self.trace(KIND)
-        self.kind_utilisation = self.measure(KIND)[0]
+        self.kind_utilisation = self.measure(KIND)[0]  # without any delay by the delay elements
         self.flow_steps = 0
 
     @property

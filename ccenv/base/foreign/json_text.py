@@ -77,17 +77,12 @@ _BRACKETS = re.compile(rb"[\[\]{}]")
 
 @dataclass(frozen=True)
 class JsonRules:
-    """Bounds of a document.
-
-    Attributes:
-        max_values: objects, lists and members together; bounds the memory.
-        plain_numbers: no exponents, at most 18 digits, as decimal at most 9 on either side of the point.
-    """
+    """Bounds of a document."""
 
     max_bytes: int = 64 << 20
     max_depth: int = 64
-    max_values: int = 8_000_000
-    plain_numbers: bool = False
+    max_values: int = 8_000_000  # objects, lists and members together; bounds the memory
+    plain_numbers: bool = False  # no exponents, at most 18 digits, as decimal at most 9 on either side of the point
 
 
 RULES = JsonRules()

@@ -19,10 +19,10 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import CPUDispatcher
 
-# Numba numbers functions and records as they come in a process and names machine code by the numbers. Two processes then give one name to
-# two functions, and a third that reads both from the disk plays the first one in place of the second. With numbers that are never given
-# twice, also after a fork, each compilation has a name of its own.
-FunctionIdentity._unique_ids = iter(partial(secrets.randbits, 64), None)  # type: ignore[attr-defined]
+# Numba numbers functions and records as they come in a process and names machine code by the numbers. Two processes then give
+# one name to two functions, and a third that reads both from the disk plays the first one in place of the second. With numbers
+# that are never given twice, also after a fork, each compilation has a name of its own.
+FunctionIdentity._unique_ids = iter(partial(secrets.randbits, 64), None)
 
 
 class _Part(JITCodeLibrary):

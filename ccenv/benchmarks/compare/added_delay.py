@@ -22,21 +22,13 @@ ROUND_S = 0.01  # lambda is a multiple of it
 
 @dataclass(frozen=True)
 class Advice:
-    """What :func:`advise_lambda` found.
+    """What :func:`advise_lambda` found."""
 
-    Attributes:
-        lambda_s: target of ``lambda_proxy``; 0: add none.
-        alone: delta of the throughput of one flow over the paths and lambda.
-        contested: delta of one of two flows over all pairs of paths.
-        held: the same with both behind ``lambda_proxy``; not a number where it was not run.
-        reason: in words.
-    """
-
-    lambda_s: float
-    alone: float
-    contested: float
-    held: float
-    reason: str
+    lambda_s: float  # target of `lambda_proxy`; 0: add none
+    alone: float  # delta of the throughput of one flow over the paths and lambda
+    contested: float  # delta of one of two flows over all pairs of paths
+    held: float  # the same with both behind `lambda_proxy`; not a number where it was not run
+    reason: str  # in words
 
 
 def advise_lambda(

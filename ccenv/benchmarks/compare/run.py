@@ -360,32 +360,19 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """The network on which senders are compared.
-
-    Attributes:
-        rtt_s: propagation RTT of all flows.
-        buffer_bytes: of the link, drop-tail; infinite: nothing is dropped.
-        flows: of the sender that is measured.
-        against: one more flow of this sender; empty: none.
-        loss_rate: share of packets lost at random.
-        duration_s: length of a run; its first quarter is left out of the averages.
-        seed: of all random numbers; of the first run where there are several.
-        seeds: runs of each sender, with this seed and the following ones.
-        network: adversary that holds packets behind the link, for at most jitter_s; empty: none.
-        jitter_s: D of its jitter box.
-    """
+    """The network on which senders are compared."""
 
     rate_Bps: float
-    rtt_s: float
-    buffer_bytes: float
-    flows: int = 1
-    against: str = ""
-    loss_rate: float = 0.0
-    duration_s: float = 30.0
-    seed: int = 0
-    network: str = ""
-    jitter_s: float = 0.0
-    seeds: int = 1
+    rtt_s: float  # propagation RTT of all flows
+    buffer_bytes: float  # of the link, drop-tail; infinite: nothing is dropped
+    flows: int = 1  # of the sender that is measured
+    against: str = ""  # one more flow of this sender; empty: none
+    loss_rate: float = 0.0  # share of packets lost at random
+    duration_s: float = 30.0  # length of a run; its first quarter is left out of the averages
+    seed: int = 0  # of all random numbers; of the first run where there are several
+    network: str = ""  # adversary that holds packets behind the link, for at most jitter_s; empty: none
+    jitter_s: float = 0.0  # D of its jitter box
+    seeds: int = 1  # runs of each sender, with this seed and the following ones
 
     @property
     def warmup_s(self) -> float:
@@ -429,37 +416,23 @@ class Row:
     """Results of one sender, after the warm-up unless stated otherwise.
 
     With several seeds the values are interquartile means over the runs (:mod:`ccenv.benchmarks.statistics`).
-
-    Attributes:
-        throughput_mbps: of all its flows together.
-        utilisation: of the link, by all flows.
-        rtt_ms: mean over its ACKs.
-        queue_p95_ms: 95th percentile over time of the time that a new packet waits.
-        loss: share of its packets that were lost.
-        jain: Jain's index of its flows; None for one flow.
-        share: its throughput per flow over the fair share of a flow; None without ``against``.
-        worst_utilisation: lowest utilisation found by an attack on the legal networks of CCAC; None: not requested.
-        total_mb: bytes of its flows that arrived in the whole run, in MB.
-        total_loss: share of its packets that were lost in the whole run.
-        metrics: further metrics by name; None: undefined.
-        intervals: with several seeds, the 95 % interval of each value.
-        error: why the sender failed; the other fields are then None.
     """
 
     sender: str
-    throughput_mbps: float | None = None
-    utilisation: float | None = None
-    rtt_ms: float | None = None
-    queue_p95_ms: float | None = None
-    loss: float | None = None
-    jain: float | None = None
-    share: float | None = None
+    throughput_mbps: float | None = None  # of all its flows together
+    utilisation: float | None = None  # of the link, by all flows
+    rtt_ms: float | None = None  # mean over its ACKs
+    queue_p95_ms: float | None = None  # 95th percentile over time of the time that a new packet waits
+    loss: float | None = None  # share of its packets that were lost
+    jain: float | None = None  # Jain's index of its flows; None for one flow
+    share: float | None = None  # its throughput per flow over the fair share of a flow; None without `against`
+    # lowest utilisation found by an attack on the legal networks of CCAC; None: not requested
     worst_utilisation: float | None = None
-    total_mb: float | None = None
-    total_loss: float | None = None
-    metrics: dict[str, float | None] = field(default_factory=dict)
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    error: str = ""
+    total_mb: float | None = None  # bytes of its flows that arrived in the whole run, in MB
+    total_loss: float | None = None  # share of its packets that were lost in the whole run
+    metrics: dict[str, float | None] = field(default_factory=dict)  # further metrics by name; None: undefined
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # with several seeds, the 95 % interval of each value
+    error: str = ""  # why the sender failed; the other fields are then None
 
     def value(self, key: str) -> float | None:
         """Return the value of a column: a field or a further metric."""

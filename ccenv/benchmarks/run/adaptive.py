@@ -149,19 +149,15 @@ Runs = Callable[[str, int], "list[float | None] | None"]
 
 @dataclass
 class Plan:
-    """The runs of a sender: how many seeds of each scenario, round after round.
-
-    Attributes:
-        terms: of what the seeds of a scenario draw: scenario and number of seeds -> (n, terms).
-        rounds: number of runs, half-width and forecast of each round.
-    """
+    """The runs of a sender: how many seeds of each scenario, round after round."""
 
     scenarios: Sequence[str]
     half_width: float
     runs: Runs
     beside: Runs | None = None
+    # of what the seeds of a scenario draw: scenario and number of seeds -> (n, terms)
     terms: Callable[[str, int], np.ndarray] | None = None
-    rounds: list[dict[str, float]] = field(default_factory=list)
+    rounds: list[dict[str, float]] = field(default_factory=list)  # number of runs, half-width and forecast of each round
     known: Known | None = None
     finished: bool = False
 

@@ -34,23 +34,14 @@ _RATE_LIMIT = 1e6  # a sending rate this many times the fastest link counts as d
 
 @dataclass
 class Arrays:
-    """The records of one configuration; flows are in order of agent number, so that listing order has no effect.
+    """The records of one configuration; flows are in order of agent number, so that listing order has no effect."""
 
-    Attributes:
-        cfg: (1,) CONFIG.
-        flows: (N,) FLOW.
-        links: (L,) LINK.
-        hop_link: (H,) link index of each hop.
-        hop_steps: (H,) delay of the pipe to each hop, in steps.
-        order: (N,) position in the scenario of each flow record.
-    """
-
-    cfg: np.ndarray
-    flows: np.ndarray
-    links: np.ndarray
-    hop_link: np.ndarray
-    hop_steps: np.ndarray
-    order: list[int]
+    cfg: np.ndarray  # (1,) CONFIG
+    flows: np.ndarray  # (N,) FLOW
+    links: np.ndarray  # (L,) LINK
+    hop_link: np.ndarray  # (H,) link index of each hop
+    hop_steps: np.ndarray  # (H,) delay of the pipe to each hop, in steps
+    order: list[int]  # (N,) position in the scenario of each flow record
 
 
 def assemble(scenario: Scenario, trace_every: int = 0) -> Arrays:
@@ -217,30 +208,19 @@ class LinkMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """A run over the measured time; the names of one value for the whole run are those of ``ccenv.network.metrics.table``.
+    """A run over the measured time; the names of one value for the whole run are those of ``ccenv.network.metrics.table``."""
 
-    Attributes:
-        jain: Jain's index over mean sending rates (1/N to 1).
-        loss_pct: lost over sent-to-links bytes, all links.
-        occupancy_pct: mean queue over buffer of the first link.
-        utilisation_pct: of the first link.
-        jitter_ms: mean |RTT difference|, RTT sampled every mss N / C (the virtual packet rate of section 4.3.5).
-        rate_Bps: (N,) mean sending rates.
-        delivered_Bps: (N,) mean rates at the egress of the last links.
-        rtt_ms: (N,) mean RTTs.
-        conservation_error: largest relative imbalance of arrived = lost + departed + queued, over links and whole run,
-            and of the flows' accepted bytes against the links'.
-    """
-
-    jain: float
-    loss_pct: float
-    occupancy_pct: float
-    utilisation_pct: float
-    jitter_ms: float
-    rate_Bps: tuple[float, ...]
-    delivered_Bps: tuple[float, ...]
-    rtt_ms: tuple[float, ...]
+    jain: float  # Jain's index over mean sending rates (1/N to 1)
+    loss_pct: float  # lost over sent-to-links bytes, all links
+    occupancy_pct: float  # mean queue over buffer of the first link
+    utilisation_pct: float  # of the first link
+    jitter_ms: float  # mean |RTT difference|, RTT sampled every mss N / C (the virtual packet rate of section 4.3.5)
+    rate_Bps: tuple[float, ...]  # (N,) mean sending rates
+    delivered_Bps: tuple[float, ...]  # (N,) mean rates at the egress of the last links
+    rtt_ms: tuple[float, ...]  # (N,) mean RTTs
     links: tuple[LinkMetrics, ...]
+    # largest relative imbalance of arrived = lost + departed + queued, over links and whole run, and of the flows' accepted bytes
+    # against the links'
     conservation_error: float
 
 
@@ -281,19 +261,13 @@ def _conservation_error(flows: np.ndarray, links: np.ndarray) -> float:
 
 @dataclass
 class Run:
-    """A finished run.
-
-    Attributes:
-        time_s: (T,) time of each trace row, s; empty without a trace.
-        flow_trace: (T, N, len(FLOW_TRACE)), flows in the scenario's order.
-        link_trace: (T, L, len(LINK_TRACE)).
-    """
+    """A finished run."""
 
     scenario: Scenario
     metrics: Metrics
-    time_s: np.ndarray
-    flow_trace: np.ndarray
-    link_trace: np.ndarray
+    time_s: np.ndarray  # (T,) time of each trace row, s; empty without a trace
+    flow_trace: np.ndarray  # (T, N, len(FLOW_TRACE)), flows in the scenario's order
+    link_trace: np.ndarray  # (T, L, len(LINK_TRACE))
 
     def flow(self, name: str) -> np.ndarray:
         """Return one traced quantity of all flows, (T, N). Raises UnknownNameError."""

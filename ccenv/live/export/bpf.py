@@ -72,32 +72,19 @@ class ExportError(CcenvError):
 
 @dataclass(frozen=True)
 class Constants:
-    """The numbers of an export.
+    """The numbers of an export."""
 
-    Attributes:
-        fraction_bits: bits after the point of rates and amounts.
-        rtt_us: Rm at the start; 0: measured.
-        jitter_us: D.
-        shortest_rtt_us: a smaller RTT counts as this one, so that D has at most MAX_JITTER_STEPS steps.
-        probe_steps: T*.
-        window_steps: longest window of C_L and C_U.
-        ring: steps of history, a power of two.
-        tight: a time-out requires C_U <= tight C_L.
-        expand: factor by which C_U grows.
-        moved: factor beyond which a bound has moved far.
-    """
-
-    fraction_bits: int
-    rtt_us: int
-    jitter_us: int
-    shortest_rtt_us: int
-    probe_steps: int
-    window_steps: int
+    fraction_bits: int  # bits after the point of rates and amounts
+    rtt_us: int  # Rm at the start; 0: measured
+    jitter_us: int  # D
+    shortest_rtt_us: int  # a smaller RTT counts as this one, so that D has at most MAX_JITTER_STEPS steps
+    probe_steps: int  # T*
+    window_steps: int  # longest window of C_L and C_U
     period_steps: int
-    ring: int
-    tight: Fraction
-    expand: Fraction
-    moved: Fraction
+    ring: int  # steps of history, a power of two
+    tight: Fraction  # a time-out requires C_U <= tight C_L
+    expand: Fraction  # factor by which C_U grows
+    moved: Fraction  # factor beyond which a bound has moved far
 
 
 def export_bpf(
@@ -323,16 +310,11 @@ def _sum_text(terms: tuple[tuple[str, int], ...]) -> str:
 
 
 class Exported(NamedTuple):
-    """The exportable part of a sender.
-
-    Attributes:
-        chooser: of a shield, see ``export_bpf``.
-        shield: of a shield, the sender with the policy that may answer outside the kernel.
-    """
+    """The exportable part of a sender."""
 
     program: Program
-    chooser: str | PolicySender | None = None
-    shield: ShieldSender | None = None
+    chooser: str | PolicySender | None = None  # of a shield, see `export_bpf`
+    shield: ShieldSender | None = None  # of a shield, the sender with the policy that may answer outside the kernel
 
 
 def load_exported(spec: str, chooser: str | None = None) -> Exported:
@@ -374,16 +356,11 @@ _TIME_LIMIT_S = 120.0
 
 
 class Compiler(NamedTuple):
-    """A clang with the BPF target.
+    """A clang with the BPF target."""
 
-    Attributes:
-        name: ``clang``, or ``ziglang`` for that of the Python package.
-        version: major version of clang.
-    """
-
-    name: str
+    name: str  # `clang`, or `ziglang` for that of the Python package
     command: tuple[str, ...]
-    version: int
+    version: int  # major version of clang
 
 
 def find_compiler() -> Compiler | None:

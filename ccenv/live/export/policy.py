@@ -29,15 +29,11 @@ class PolicyDoesNotFit(CcenvError):
 
 @dataclass(frozen=True)
 class WholePolicy:
-    """A policy in fixed-point integers.
+    """A policy in fixed-point integers."""
 
-    Attributes:
-        layers: per layer (n_in, n_out) weights, and (n_out,) biases, int64 with POINT_BITS after the point.
-        relu: between the layers; otherwise tanh.
-    """
-
+    # per layer (n_in, n_out) weights, and (n_out,) biases, int64 with POINT_BITS after the point
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
-    relu: bool
+    relu: bool  # between the layers; otherwise tanh
 
     @staticmethod
     def of(policy: PolicySender) -> WholePolicy:

@@ -20,29 +20,20 @@ from ccenv.network.path import MBPS_IN_BPS
 
 @dataclass(frozen=True)
 class RunFlow:
-    """A flow of a run, as metrics see it.
+    """A flow of a run, as metrics see it."""
 
-    Attributes:
-        name: of its group; flows of the same name are measured together.
-        rtt_s: propagation round-trip time Rm.
-        workload: ``finite`` (one transfer), ``batches`` (one every ``every_s``), or another type, without transfers that end.
-        finished_s: when a finite transfer was acknowledged; infinite: not.
-        transfers: of a flow that stands for many short ones: (n, 3) bytes, begin and end in seconds; NaN: not done.
-        link_Bps: rate of the slowest link of its route.
-        service_s: that a packet takes at the links of its route at their rates; a packet in service does not wait.
-    """
-
-    name: str
-    rtt_s: float
+    name: str  # of its group; flows of the same name are measured together
+    rtt_s: float  # propagation round-trip time Rm
     start_s: float
     stop_s: float
-    workload: str
+    workload: str  # `finite` (one transfer), `batches` (one every `every_s`), or another type, without transfers that end
     size_bytes: float
     every_s: float
-    finished_s: float
+    finished_s: float  # when a finite transfer was acknowledged; infinite: not
+    # of a flow that stands for many short ones: (n, 3) bytes, begin and end in seconds; NaN: not done
     transfers: np.ndarray | None = None
-    link_Bps: float = math.inf
-    service_s: float = 0.0
+    link_Bps: float = math.inf  # rate of the slowest link of its route
+    service_s: float = 0.0  # that a packet takes at the links of its route at their rates; a packet in service does not wait
 
 
 @dataclass(frozen=True)
@@ -58,21 +49,15 @@ class AppRun:
 
 @dataclass(frozen=True, eq=False)
 class PacketRun:
-    """A packet run as plain data, as metrics see it.
+    """A packet run as plain data, as metrics see it."""
 
-    Attributes:
-        flow_log: (rows, flows) records: newest values and cumulative counts, row k at time k * log_s.
-        link_log: (rows, links) records.
-        buffer_bytes: of the first link; may be infinite.
-    """
-
-    flow_log: np.ndarray
-    link_log: np.ndarray
+    flow_log: np.ndarray  # (rows, flows) records: newest values and cumulative counts, row k at time k * log_s
+    link_log: np.ndarray  # (rows, links) records
     flows: tuple[RunFlow, ...]
     log_s: float
     duration_s: float
     mss_bytes: float
-    buffer_bytes: float
+    buffer_bytes: float  # of the first link; may be infinite
     applications: tuple[AppRun, ...] = ()
 
     @property

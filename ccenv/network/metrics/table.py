@@ -16,19 +16,14 @@ Direction = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One line of the table.
-
-    Attributes:
-        unit: of the value, ``""`` for a ratio.
-        direction: whether higher or lower is better; ``neither`` for a mere description.
-        of_trace: computes it from a window of a trace; None: undefined there. Its docstring names the source.
-    """
+    """One line of the table."""
 
     name: str
     label: str
-    unit: str
-    direction: Direction
+    unit: str  # of the value, `""` for a ratio
+    direction: Direction  # whether higher or lower is better; `neither` for a mere description
     meaning: str
+    # computes it from a window of a trace; None: undefined there. Its docstring names the source
     of_trace: Callable[[Window], float] | None = None
     of_run: Callable[[RunWindow], float] | None = None
 

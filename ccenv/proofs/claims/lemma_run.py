@@ -23,22 +23,14 @@ Best = Literal["largest", "smallest"]
 
 @dataclass
 class Bracket:
-    """The interval of the best constant.
+    """The interval of the best constant."""
 
-    Attributes:
-        best: whether larger or smaller numbers are stronger claims.
-        proved: strongest verified value, or None; ``refuted``: weakest refuted value, or None.
-        undecided: values at which the time ran out.
-        tried: number of values decided.
-        evidence: value as text -> evidence of the decision (hashes, trace).
-    """
-
-    best: Best
-    proved: Fraction | None = None
+    best: Best  # whether larger or smaller numbers are stronger claims
+    proved: Fraction | None = None  # strongest verified value, or None; `refuted`: weakest refuted value, or None
     refuted: Fraction | None = None
-    undecided: list[Fraction] = field(default_factory=list)
-    tried: int = 0
-    evidence: dict[str, Any] = field(default_factory=dict)
+    undecided: list[Fraction] = field(default_factory=list)  # values at which the time ran out
+    tried: int = 0  # number of values decided
+    evidence: dict[str, Any] = field(default_factory=dict)  # value as text -> evidence of the decision (hashes, trace)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object: the proved value, the refuted one beyond it, and their queries."""
@@ -99,19 +91,12 @@ def bisect(
 
 @dataclass(frozen=True)
 class LemmaRun(Limits):
-    """The settings of a run, as plain data for other processes.
+    """The settings of a run, as plain data for other processes."""
 
-    Attributes:
-        suite: name or file of the lemma set.
-        setting: ``sound``, ``artefact`` or ``history``.
-        samples: T.
-        bisect: whether to find the best constants.
-    """
-
-    suite: str
-    setting: str
-    samples: int
-    bisect: bool = False
+    suite: str  # name or file of the lemma set
+    setting: str  # `sound`, `artefact` or `history`
+    samples: int  # T
+    bisect: bool = False  # whether to find the best constants
 
 
 class LemmaReport(TableResult, dict[str, Any]):

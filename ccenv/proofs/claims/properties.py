@@ -155,21 +155,14 @@ def _progress(v: View) -> list[tuple[Term, Term]]:
 
 @dataclass(frozen=True)
 class Objectives:
-    """Steady-state objectives with the paper's loose constants ([CCmatic] s.6.1).
+    """Steady-state objectives with the paper's loose constants ([CCmatic] s.6.1)."""
 
-    Attributes:
-        utilisation: smallest fraction of the link used.
-        inflight: largest bytes in flight, in C*(Rm+D).
-        large_loss_mss: a step that loses more is a large loss; none may occur. None: losses do not matter.
-        loss_every_steps: at most one lossy step in so many.
-        no_large_loss_when_probing: also demand no large loss whenever the rate rises (transient objective of G4, G7).
-    """
-
-    utilisation: Fraction = Fraction(1, 2)
-    inflight: Fraction = Fraction(5)
+    utilisation: Fraction = Fraction(1, 2)  # smallest fraction of the link used
+    inflight: Fraction = Fraction(5)  # largest bytes in flight, in C*(Rm+D)
+    # a step that loses more is a large loss; none may occur. None: losses do not matter
     large_loss_mss: Fraction | None = LOSS_SMALL_MSS
-    loss_every_steps: int = 2
-    no_large_loss_when_probing: bool = False
+    loss_every_steps: int = 2  # at most one lossy step in so many
+    no_large_loss_when_probing: bool = False  # also demand no large loss whenever the rate rises (transient objective of G4, G7)
 
     def met_or_progress(self, v: View) -> Formula:
         """Each objective is met, or excused by progress towards it."""
@@ -198,18 +191,12 @@ MAX_CASES = 26  # of a premise: each becomes a query, lettered a to z
 
 @dataclass(frozen=True)
 class Condition:
-    """A named condition.
+    """A named condition."""
 
-    Attributes:
-        of: (view, sample, number) -> formula; the sample is the start or the end.
-        bounds: beliefs that it reads.
-        text: in words, with ``{x}`` for the number.
-    """
-
-    of: Callable[[View, int, Any], Formula]
-    bounds: frozenset[str]
+    of: Callable[[View, int, Any], Formula]  # (view, sample, number) -> formula; the sample is the start or the end
+    bounds: frozenset[str]  # beliefs that it reads
     needs_number: bool
-    text: str
+    text: str  # in words, with `{x}` for the number
 
 
 def _state_condition(name: str, compare: Callable[[Term, Any], Formula], text: str) -> Condition:

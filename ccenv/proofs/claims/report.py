@@ -42,21 +42,15 @@ LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Reach:
-    """Whether a legal past leads to a counterexample.
+    """Whether a legal past leads to a counterexample."""
 
-    Attributes:
-        reachable: ``true``: ``result`` has one; ``false``: proved that no counterexample of the query has one of ``steps`` steps
-            or fewer; ``unknown``: neither.
-        text: the same in words.
-        query: with the longer past if there is one.
-        result: the counterexample with its past.
-    """
-
+    # `true`: `result` has one; `false`: proved that no counterexample of the query has one of `steps` steps or fewer; `unknown`:
+    # neither
     reachable: Literal[True, False, "unknown"]
-    text: str
+    text: str  # the same in words
     steps: int
-    query: Query
-    result: Result = field(repr=False)
+    query: Query  # with the longer past if there is one
+    result: Result = field(repr=False)  # the counterexample with its past
 
     def to_dict(self) -> dict[str, Any]:
         """Return the part of a replay record."""
@@ -117,24 +111,15 @@ FLUID_LIMIT_S = 60.0
 
 @dataclass
 class Outcome:
-    """One line of a report.
+    """One line of a report."""
 
-    Attributes:
-        name: claim or lemma.
-        verdict: refuted if a trace breaks the claim, verified if all queries are, else unknown.
-        bound: the proved number, or None; ``paper``: the paper's.
-        seconds: solver time.
-        trace: file of the counterexample, or of the trace at which a step fails, or None.
-        details: further entries of the JSON object.
-    """
-
-    name: str
-    verdict: Verdict
-    bound: Any = None
+    name: str  # claim or lemma
+    verdict: Verdict  # refuted if a trace breaks the claim, verified if all queries are, else unknown
+    bound: Any = None  # the proved number, or None; `paper`: the paper's
     paper: Any = None
-    seconds: float = 0.0
-    trace: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0  # solver time
+    trace: str | None = None  # file of the counterexample, or of the trace at which a step fails, or None
+    details: dict[str, Any] = field(default_factory=dict)  # further entries of the JSON object
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object."""

@@ -106,29 +106,19 @@ class Result:
 
 @dataclass
 class Verifier:
-    """Decides queries with one set of limits.
+    """Decides queries with one set of limits."""
 
-    Attributes:
-        time_limit_s: per solver call.
-        recheck: None, ``yices`` or ``cvc5``: decides every proof a second time.
-        store: of evidence, or None.
-        reuse: whether stored answers count.
-        progress: receives one line per solver call.
-        workers: run the queries given to :meth:`start`, and the cubes of a query, in parallel. Answers are read in a fixed order,
-            so that verdicts and counterexamples do not depend on timing.
-        cubes: split each query into 2^cubes by the sender's delay observations; 0: not at all.
-        twins: check that each verified query has traces without the property; False: the caller knows.
-    """
-
-    time_limit_s: float = 600.0
+    time_limit_s: float = 600.0  # per solver call
     seed: int = 0
-    recheck: str | None = None
-    store: Store | None = None
-    reuse: bool = True
-    progress: Callable[[str], None] | None = None
+    recheck: str | None = None  # None, `yices` or `cvc5`: decides every proof a second time
+    store: Store | None = None  # of evidence, or None
+    reuse: bool = True  # whether stored answers count
+    progress: Callable[[str], None] | None = None  # receives one line per solver call
+    # run the queries given to :meth:`start`, and the cubes of a query, in parallel. Answers are read in a fixed order, so that
+    # verdicts and counterexamples do not depend on timing
     workers: Workers = field(default_factory=Workers)
-    cubes: int = 0
-    twins: bool = True
+    cubes: int = 0  # split each query into 2^cubes by the sender's delay observations; 0: not at all
+    twins: bool = True  # check that each verified query has traces without the property; False: the caller knows
     _running: dict[str, Pending] = field(default_factory=dict, repr=False)
 
     def start(self, queries: Iterable[Query]) -> None:

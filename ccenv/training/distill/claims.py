@@ -34,25 +34,16 @@ LOWEST = 0.2  # lower end of the search for constants of a suite with time-outs
 
 @dataclass(frozen=True)
 class ClaimNumbers:
-    """Constants of the lemmas.
+    """Constants of the lemmas."""
 
-    Attributes:
-        utilisation: least fraction of the link used, in steady state and while beliefs do not converge.
-        inflight: largest bytes in flight, in C (Rm + D).
-        queue_high: queue to which the sender returns, in C (Rm + D).
-        C_L_low: gamma_L: beliefs are converged if C_L >= gamma_L C; about one over the program's outermost C_U / C_L.
-        C_U_high: gamma_U: and C_U <= gamma_U C.
-        drain: decrease of a larger queue per trace, in C Rm.
-        shrink: factor by which unconverged beliefs shrink per trace.
-    """
-
-    utilisation: Fraction = Fraction(27, 50)
-    inflight: Fraction = Fraction(7, 2)
-    queue_high: Fraction = Fraction(2)
+    utilisation: Fraction = Fraction(27, 50)  # least fraction of the link used, in steady state and while beliefs do not converge
+    inflight: Fraction = Fraction(7, 2)  # largest bytes in flight, in C (Rm + D)
+    queue_high: Fraction = Fraction(2)  # queue to which the sender returns, in C (Rm + D)
+    # gamma_L: beliefs are converged if C_L >= gamma_L C; about one over the program's outermost C_U / C_L
     C_L_low: Fraction = Fraction(11, 20)
-    C_U_high: Fraction = Fraction(3)
-    drain: Fraction = Fraction(1, 4)
-    shrink: Fraction = Fraction(51, 50)
+    C_U_high: Fraction = Fraction(3)  # gamma_U: and C_U <= gamma_U C
+    drain: Fraction = Fraction(1, 4)  # decrease of a larger queue per trace, in C Rm
+    shrink: Fraction = Fraction(51, 50)  # factor by which unconverged beliefs shrink per trace
 
     def __post_init__(self) -> None:
         for name, value in (("utilisation", self.utilisation), ("C_L_low", self.C_L_low)):

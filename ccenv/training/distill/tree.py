@@ -163,15 +163,10 @@ NOTHING = 1e-6  # and by this much per sample
 
 @dataclass(frozen=True)
 class Samples:
-    """States and the teacher's rates, in units of C_L.
+    """States and the teacher's rates, in units of C_L."""
 
-    Attributes:
-        features: (n, len(GUARDS)): C_U / C_L, qdel_L / Rm, MSS / (C_L Rm), utilised, loss.
-        rate: (n,) the teacher's rate / C_L.
-    """
-
-    features: np.ndarray
-    rate: np.ndarray
+    features: np.ndarray  # (n, len(GUARDS)): C_U / C_L, qdel_L / Rm, MSS / (C_L Rm), utilised, loss
+    rate: np.ndarray  # (n,) the teacher's rate / C_L
 
 
 def make_features(observations: np.ndarray) -> np.ndarray:

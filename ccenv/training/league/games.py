@@ -138,17 +138,11 @@ def draw_scenes(config: LeagueConfig) -> tuple[list[Path], list[Path]]:
 
 @dataclass(frozen=True)
 class Payoffs:
-    """Payoffs of the senders.
+    """Payoffs of the senders."""
 
-    Attributes:
-        nominal: (S, P) score of each sender on each nominal path.
-        attacked: (S, N, M) utilisation minus loss of each sender against each network in each scenario.
-        share: weight of the attacked part.
-    """
-
-    nominal: np.ndarray
-    attacked: np.ndarray
-    share: float
+    nominal: np.ndarray  # (S, P) score of each sender on each nominal path
+    attacked: np.ndarray  # (S, N, M) utilisation minus loss of each sender against each network in each scenario
+    share: float  # weight of the attacked part
 
     @property
     def matrix(self) -> np.ndarray:
@@ -165,17 +159,11 @@ class Payoffs:
 
 @dataclass(frozen=True)
 class Mixtures:
-    """An equilibrium of the empirical game.
+    """An equilibrium of the empirical game."""
 
-    Attributes:
-        value: payoff of the sender's mixture.
-        senders: (S,) probabilities.
-        networks: (N, M) probabilities in each scenario; each column adds up to one.
-    """
-
-    value: float
-    senders: np.ndarray
-    networks: np.ndarray
+    value: float  # payoff of the sender's mixture
+    senders: np.ndarray  # (S,) probabilities
+    networks: np.ndarray  # (N, M) probabilities in each scenario; each column adds up to one
 
 
 def equilibrium(payoffs: Payoffs) -> Mixtures:

@@ -58,19 +58,13 @@ PartT = TypeVar("PartT", bound=Part)
 
 @dataclass
 class Population:
-    """Senders and networks of the league, by name, and their payoffs; each network plays in every scenario.
-
-    Attributes:
-        specs: (N lists of M) arguments of :meth:`LeagueFolder.network`.
-        nominal: of each sender (P,).
-        attacked: of each sender a list over networks of (M,).
-    """
+    """Senders and networks of the league, by name, and their payoffs; each network plays in every scenario."""
 
     senders: list[str] = field(default_factory=list)
     networks: list[str] = field(default_factory=list)
-    specs: list[list[str]] = field(default_factory=list)
-    nominal: list[np.ndarray] = field(default_factory=list)
-    attacked: list[list[np.ndarray]] = field(default_factory=list)
+    specs: list[list[str]] = field(default_factory=list)  # (N lists of M) arguments of :meth:`LeagueFolder.network`
+    nominal: list[np.ndarray] = field(default_factory=list)  # of each sender (P,)
+    attacked: list[list[np.ndarray]] = field(default_factory=list)  # of each sender a list over networks of (M,)
 
     def payoffs(self, share: float) -> Payoffs:
         return Payoffs(np.array(self.nominal), np.array(self.attacked), share)

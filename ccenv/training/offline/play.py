@@ -26,17 +26,11 @@ from ccenv.training.offline.config import DataConfig, DataPart, sees_signals
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode of a flow with n transitions.
+    """An episode of a flow with n transitions."""
 
-    Attributes:
-        observations: (n + 1, width) float32.
-        actions: (n, 1) float32 in [-1, 1].
-        rewards: (n,) float64.
-    """
-
-    observations: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
+    observations: np.ndarray  # (n + 1, width) float32
+    actions: np.ndarray  # (n, 1) float32 in [-1, 1]
+    rewards: np.ndarray  # (n,) float64
 
     @property
     def content(self) -> bytes:

@@ -25,21 +25,14 @@ POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, KL, CLIPPED = range(5)
 
 
 class Losses(NamedTuple):
-    """Parameters of the loss of a minibatch.
+    """Parameters of the loss of a minibatch."""
 
-    Attributes:
-        clip: range of the probability ratio.
-        clip_value: range of the change of a value; infinite: none.
-        normalise: scale the advantages of a minibatch to mean 0 and deviation 1.
-        levels: number of values of each discrete action; 0: continuous ones.
-    """
-
-    clip: float
-    clip_value: float
+    clip: float  # range of the probability ratio
+    clip_value: float  # range of the change of a value; infinite: none
     entropy_weight: float
     value_weight: float
-    normalise: bool
-    levels: int
+    normalise: bool  # scale the advantages of a minibatch to mean 0 and deviation 1
+    levels: int  # number of values of each discrete action; 0: continuous ones
 
 
 class Samples(NamedTuple):

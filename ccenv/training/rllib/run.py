@@ -107,29 +107,19 @@ _FREE = ("iterations", "address", "num_cpus", "n_paths")  # settings that may di
 
 @dataclass(frozen=True)
 class RllibResult:
-    """Result of a finished run.
+    """Result of a finished run."""
 
-    Attributes:
-        folder: with policy.safetensors (the sender) and, for a duel, network/ (the adversary).
-        seconds: wall time of training, without Ray's start and the evaluation.
-        cpu_seconds: processor time of this process; that of runners and learners in other processes is missing.
-        returns: mean episode return of sender and network in each iteration; in a zero-sum duel they are opposite.
-        evaluation: of the sender in the config's own world, on ``PathSet.REPORT``; for a duel against the default mixture.
-        common: of the sender alone in the common world (``evaluate_sender``); None if it shares its link.
-        duel: of the sender against the network trained with it, on paths of the environment; None without one.
-        resumed_from_iterations: iteration that this call resumed from; 0: from the start.
-    """
-
-    folder: FilePath
+    folder: FilePath  # with policy.safetensors (the sender) and, for a duel, network/ (the adversary)
     iterations: int
     steps: int
-    seconds: float
-    cpu_seconds: float
+    seconds: float  # wall time of training, without Ray's start and the evaluation
+    cpu_seconds: float  # processor time of this process; that of runners and learners in other processes is missing
+    # mean episode return of sender and network in each iteration; in a zero-sum duel they are opposite
     returns: list[dict[str, float | None]]
-    evaluation: Evaluation
-    common: Evaluation | None
-    duel: Evaluation | None
-    resumed_from_iterations: int
+    evaluation: Evaluation  # of the sender in the config's own world, on `PathSet.REPORT`; for a duel against the default mixture
+    common: Evaluation | None  # of the sender alone in the common world (`evaluate_sender`); None if it shares its link
+    duel: Evaluation | None  # of the sender against the network trained with it, on paths of the environment; None without one
+    resumed_from_iterations: int  # iteration that this call resumed from; 0: from the start
 
 
 def train_rllib(

@@ -43,17 +43,11 @@ LEAST_SHARE = 0.002
 
 @dataclass(frozen=True)
 class Visits:
-    """Beliefs at the decision instants of a nominal run.
+    """Beliefs at the decision instants of a nominal run."""
 
-    Attributes:
-        beliefs: (n, len(INPUTS)) float64, in the order of INPUTS.
-        leaves: (n,) number of the leaf that each of them reaches, in the order of ``Program.rules``.
-        shares: of each leaf; they add up to 1.
-    """
-
-    beliefs: np.ndarray
-    leaves: np.ndarray
-    shares: np.ndarray
+    beliefs: np.ndarray  # (n, len(INPUTS)) float64, in the order of INPUTS
+    leaves: np.ndarray  # (n,) number of the leaf that each of them reaches, in the order of `Program.rules`
+    shares: np.ndarray  # of each leaf; they add up to 1
 
 
 def visits(program: Program) -> Visits:
@@ -129,29 +123,20 @@ _QUESTION_KEYS = ("utilisation", "lemmas", "settle", "samples", "seed", "timeout
 
 @dataclass(frozen=True)
 class Widened:
-    """Result of a widening.
+    """Result of a widening."""
 
-    Attributes:
-        verified: each query was proved for the shield or for one around it, so every lemma holds.
-        shield: the widest shield proved; the program itself if nothing wider was.
-        width_log2: mean of log2(hi / lo) over the beliefs of a nominal run.
-        width_at_most: upper bound on the width of shields of these levels around this one: the wider ones are ruled out by
-            counterexamples, or the solver gave up on them.
-        asked: queries that the solver answered, in all calls together, in ``solver_seconds``.
-        finished: no direction adds LEAST_GAIN, and every query was proved for this very shield.
-        reason: why nothing is verified.
-    """
-
-    verified: bool
-    shield: Program
-    width_log2: float
+    verified: bool  # each query was proved for the shield or for one around it, so every lemma holds
+    shield: Program  # the widest shield proved; the program itself if nothing wider was
+    width_log2: float  # mean of log2(hi / lo) over the beliefs of a nominal run
+    # upper bound on the width of shields of these levels around this one: the wider ones are ruled out by counterexamples, or the
+    # solver gave up on them
     width_at_most: float
     levels: Levels
     seconds: float
-    asked: int
+    asked: int  # queries that the solver answered, in all calls together, in `solver_seconds`
     solver_seconds: float
-    finished: bool
-    reason: str = ""
+    finished: bool  # no direction adds LEAST_GAIN, and every query was proved for this very shield
+    reason: str = ""  # why nothing is verified
 
 
 def widen(

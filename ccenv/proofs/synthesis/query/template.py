@@ -29,16 +29,11 @@ Domain = dict[str, tuple[Fraction, ...]]
 
 @dataclass(frozen=True)
 class Template:
-    """The programs of a query.
+    """The programs of a query."""
 
-    Attributes:
-        rates: number of rate expressions, 1 to 4.
-        rate_domains: coefficient choices per input of a rate.
-        condition_domains: groups of inputs of one unit, each with coefficient choices; a condition takes one group, > 0.
-    """
-
-    rates: int
-    rate_domains: Domain
+    rates: int  # number of rate expressions, 1 to 4
+    rate_domains: Domain  # coefficient choices per input of a rate
+    # groups of inputs of one unit, each with coefficient choices; a condition takes one group, > 0
     condition_domains: tuple[Domain, ...]
 
     def __post_init__(self) -> None:
@@ -104,24 +99,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Space:
-    """A template's conditions and rates as raw lists of terms, and their classes.
-
-    Attributes:
-        condition_class: (n_conditions,) int: class of each condition; -1 always false, -2 always true.
-        condition_flipped: (n_conditions,) bool: the condition is the negation of its class's representative.
-        condition_of: representative condition of each class.
-        rate_class: (n_rates,) int.
-        rate_of: representative rate of each class.
-    """
+    """A template's conditions and rates as raw lists of terms, and their classes."""
 
     template: Template
     conditions: list[Terms]
     rates: list[Terms]
-    condition_class: np.ndarray
-    condition_flipped: np.ndarray
-    condition_of: np.ndarray
-    rate_class: np.ndarray
-    rate_of: np.ndarray
+    condition_class: np.ndarray  # (n_conditions,) int: class of each condition; -1 always false, -2 always true
+    condition_flipped: np.ndarray  # (n_conditions,) bool: the condition is the negation of its class's representative
+    condition_of: np.ndarray  # representative condition of each class
+    rate_class: np.ndarray  # (n_rates,) int
+    rate_of: np.ndarray  # representative rate of each class
 
     def program(self, candidate: Candidate, name: str, source: str = "") -> Program:
         """Return a candidate as a belief program; conditions that are always false or true are resolved."""
