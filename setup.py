@@ -21,7 +21,7 @@ class SameBits(sdist):
 
     def make_archive(self, *args: str | None, **more: str | None) -> str:
         """Write the archive."""
-        file = Path(super().make_archive(*args, **more))
+        file = Path(super().make_archive(*args, **more | ({"owner": "root", "group": "root"} if EPOCH else {})))
         if EPOCH:
             content = bytearray(file.read_bytes())
             content[GZIP_TIME] = int(EPOCH).to_bytes(4, "little")
