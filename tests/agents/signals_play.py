@@ -3,9 +3,7 @@
 The link of ``packet_link`` with round numbers: 12 Mbit/s, Rm 40 ms, segments of 1500 bytes: 1000 segments/s, BDP 40 segments.
 """
 
-import contextlib
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -77,26 +75,6 @@ def compiled_for(function, *dtypes):
     made = kernel(function)
     made.compile(tuple(numba.from_dtype(dtype) for dtype in dtypes))
     return made
-
-
-@contextlib.contextmanager
-def plain_python(*modules):
-    """Replace every compiled helper in the modules by its Python function while the context lasts."""
-    replaced = []
-    for module in modules:
-        for name, value in list(vars(module).items()):
-            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.base.random":
-                replaced.append((module, name, value))
-                setattr(module, name, value.py_func)
-    try:
-        yield
-    finally:
-        for module, name, value in replaced:
-            setattr(module, name, value)
-
-
-def module_of(sender):
-    return sys.modules[sender.on_ack.__module__]
 
 
 def random_signals(rng, n, *, mss_bytes=1500.0):

@@ -4,19 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from signals_play import Plain, compiled, fresh_state, module_of, plain_python, random_records, random_signals, signal
+from oracles.plain import plain_sender
+from signals_play import Plain, compiled, fresh_state, random_records, random_signals, signal
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.callbacks import ACK, LOSS, TICK
 from ccenv.agents.classic import common
-from ccenv.agents.classic.bbr import bbr2, bbr3
-from ccenv.agents.classic.bbr import common as bbr_model
-from ccenv.agents.classic.pcc import allegro, vivace
-from ccenv.agents.classic.pcc import common as pcc
 from ccenv.base.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
-SHARED = (common, bbr_model, bbr2, bbr3, pcc, allegro, vivace)  # helpers of more than one CCA
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
 
 
@@ -25,18 +21,18 @@ def test_compiled_equals_plain_python(name):
     sender = make_sender(name)
     init, on_ack, on_loss, on_tick = compiled(sender)
     fast = {"ack": on_ack, "loss": on_loss, "tick": on_tick}
-    slow = {"ack": sender.on_ack, "loss": sender.on_loss, "tick": sender.on_tick}
+    python = plain_sender(sender)
+    slow = {"ack": python.on_ack, "loss": python.on_loss, "tick": python.on_tick}
     for seed in range(6):
         one, other, signals = fresh_state(sender), Plain(fresh_state(sender)), random_records(seed, 400)
         found, expected = [], []
         init(one)
-        with plain_python(module_of(sender), *SHARED):
-            sender.init(other)
-            for kind, record, plain in signals:
-                fast[kind](one, record)
-                slow[kind](other, plain)
-                found.append(one.tolist())
-                expected.append(other.tolist())
+        python.init(other)
+        for kind, record, plain in signals:
+            fast[kind](one, record)
+            slow[kind](other, plain)
+            found.append(one.tolist())
+            expected.append(other.tolist())
         equal = np.isclose(found, expected, rtol=1e-12, atol=0, equal_nan=True).all(axis=1)
         assert equal.all(), f"after signal {equal.argmin()}: {signals[equal.argmin()][:2]}"
 

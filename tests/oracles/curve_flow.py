@@ -16,6 +16,7 @@ from ccenv.network.path import FlowPath
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.monitor import ReferenceMonitor
+from oracles.plain import plain_sender
 
 if TYPE_CHECKING:
     from oracles.curve import ReferenceCurveEngine
@@ -90,6 +91,7 @@ class ReferenceFlow:
         watched = isinstance(sender, PolicySender) and not has_belief_interface(sender)
         self.monitor = ReferenceMonitor(self, sender) if watched else None
         self.cca = sender if isinstance(sender, ClassicSender) else getattr(sender, "inner", None)
+        self.python = plain_sender(self.cca) if self.cca else None
 
     @property
     def floor_Bps(self) -> Any:
@@ -127,7 +129,7 @@ class ReferenceFlow:
                 self.state[name] = value
             self.state.mss_bytes, self.state.seed = engine.path.mss_bytes, engine.seed
             self.state.env, self.state.flow = engine.env, self.index
-            self.cca.init(self.state)
+            self.python.init(self.state)
             self.cwnd, self.rate = float(self.state.cwnd_bytes), float(self.state.pacing_rate_Bps)
             self.next_decision = self.start + self.rtt
         if self.monitor:
@@ -208,7 +210,7 @@ class ReferenceFlow:
         sent = self.A[k] - self.A[k - 1]
         self.q_U = min(max(0, self.q_U + sent - self.beliefs.C_L_lambda * engine.dt_s), self.inflight)
         if self.cca:
-            self._react(self.cca, k, n, newly, lost, newest_loss, timeout)
+            self._react(self.python, k, n, newly, lost, newest_loss, timeout)
         if k >= self.next_decision:
             self.decide(k)
 

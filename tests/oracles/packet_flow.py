@@ -26,6 +26,7 @@ from oracles.packet_link import NEVER, LogRow, Packet, new_record
 from oracles.packet_path import ReferencePath
 from oracles.packet_rack import ReferenceRack
 from oracles.packet_work import ReferenceWork
+from oracles.plain import plain_sender
 
 
 class ReferenceFlow(ReferencePath, ReferenceWork):
@@ -47,7 +48,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
         self.held_rtts_s: list[float] = []
         cca = bare(sender)
-        self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else inner or RATE_HOLDER
+        self.cca = plain_sender(cca if isinstance(cca, ClassicSender) else inner or RATE_HOLDER)
         cca = self.cca
         self.return_s = network.return_s(index)
         self.route, self.back = network.route_of(index), network.back_of(index)
