@@ -263,11 +263,13 @@ def test_the_shipped_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Parsed once and rendered once, where a user's import, audit and site do it anew: 8 CPU seconds."""
     monkeypatch.setattr(Stored, "confirm", lambda self: None)  # tests/proofs/certificates check them
     parsed: list[Contents] = []
+    boards, rendered = [object()], list[Any]()
     with monkeypatch.context() as imported:
         imported.setattr(exchange, "check_contents", lambda *of: parsed.append(check_contents(*of)) or parsed[0])
-        imported.setattr(board_module, "make_board", lambda *_: None)
-        imported.setattr(build_module, "site_files", lambda _: {})
+        imported.setattr(board_module, "make_board", lambda *_: boards[0])
+        imported.setattr(build_module, "site_files", rendered.append)
         export = read_export(EXPORT)
+    assert rendered == boards  # an import makes every page; here build_site does
 
     class Parsed(Contents):
         def __init__(self, read: Any) -> None:
