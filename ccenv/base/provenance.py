@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import sysconfig
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
@@ -103,6 +104,16 @@ def module_file(name: str) -> FilePath | None:
         if base != ROOT and file.is_file():
             return file
     return None
+
+
+def is_of_user(file: FilePath) -> bool:
+    """Tell whether a file is neither of this package nor of an installed library."""
+    return not any(file.is_relative_to(folder) for folder in (ROOT, *_libraries()))
+
+
+@cache
+def _libraries() -> list[FilePath]:
+    return [FilePath(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 
 
 def module_source(name: str) -> bytes | None:

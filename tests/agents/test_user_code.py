@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ccenv.agents.python_sender import Ack, Loss, PythonSender, Tick
 from ccenv.agents.sender import ClassicSender
 from ccenv.base.errors import CcenvError, EngineError, InputError
 from ccenv.base.user import limits
-from ccenv.base.user.python_file import hash_files, held
+from ccenv.base.user.python_file import _loaded_content, hash_files, held
 from ccenv.benchmarks.cells.cell import agent_player, build_sender
 from ccenv.benchmarks.compare import compare
 from ccenv.benchmarks.run.runner import evaluate, run_suite
@@ -332,6 +333,21 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     assert agent_player(file, code=True).sha256 != player.sha256
     with pytest.raises(InputError, match="changed while the run went on"):
         build_sender(player)
+
+
+def test_the_hash_is_of_what_the_file_imports_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "package_of_user").mkdir()
+    (tmp_path / "package_of_user" / "__init__.py").write_text("from .deep import KEEP\n")
+    hashes = set()
+    for keep in ("0.5", "0.6", "0.5"):
+        (tmp_path / "package_of_user" / "deep.py").write_text(f"KEEP = {keep}\n")
+        file = write(tmp_path, "from package_of_user import KEEP\n" + COMPILED.replace("0.5", "KEEP"))
+        hashes.add(agent_player(file, code=True).sha256)
+        _loaded_content.cache_clear()
+        for module in [name for name in sys.modules if name.startswith(("package_of_user", "ccenv_user_mine"))]:
+            del sys.modules[module]
+    assert len(hashes) == 2
 
 
 def test_data_never_runs_a_file(tmp_path: Path) -> None:

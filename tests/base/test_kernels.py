@@ -207,6 +207,66 @@ class TestFolder:
         assert left == {"m.b-1", "m.a-1", "m.a-2", *(f"m.a-x{i}" for i in range(6))}
 
 
+FREEZES = """
+import enum, os
+import numpy as np
+import other
+from other import CONSTANT, helper
+from ccenv.base.kernels.decorator import kernel
+
+class Mode(enum.IntEnum):
+    ON = int(os.environ["NUMBER"])
+
+COMPUTED = float(os.environ["NUMBER"])
+TABLE = np.full(2, COMPUTED)
+
+@kernel
+def default(x, added=COMPUTED):
+    return x + added
+
+@kernel
+def nested(x):
+    return default(x)
+
+@kernel
+def kernels(x):
+    return {expression}
+
+print(kernels(1.0), kernels.stats.cache_hits.total())
+"""
+OTHER = """
+from ccenv.base.kernels.decorator import kernel
+CONSTANT = {number}
+
+@kernel
+def helper(x):
+    return x * {number}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "results"),
+    [
+        ("CONSTANT + other.CONSTANT + helper(x)", [6.0, 6.0, 9.0, 9.0]),
+        ("COMPUTED + TABLE[1] + nested(x) + Mode.ON.value", [9.0, 13.0, 13.0, 9.0]),
+    ],
+)
+def test_what_a_function_of_a_user_freezes_decides(tmp_path: Path, expression: str, results: list[float]) -> None:
+    file = tmp_path / "freezes.py"
+    file.write_text(FREEZES.format(expression=expression))
+
+    def run(other: int, number: int) -> list[float]:
+        (tmp_path / "other.py").write_text(OTHER.format(number=other))
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBER": str(number), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run([sys.executable, file], env=environment, check=True, capture_output=True, text=True)
+        return [float(word) for word in done.stdout.split()]
+
+    runs = [run(2, 2), run(2, 3), run(3, 3), run(3, 2)]
+    assert [value for value, _ in runs] == results
+    fresh = len(set(results))
+    assert sum(hits for _, hits in runs) == len(runs) - fresh
+
+
 READS = """
 import sys
 import numpy as np

@@ -2,7 +2,8 @@
 
 A kernel's machine code depends on its file and on everything that file imports: numba inlines helpers and freezes constants from
 other files, and does not notice when those change. So each folder is named by a digest of the import closure. A fresh clone, a
-copy, a touched file or a change elsewhere in the package finds the same folder.
+copy, a touched file or a change elsewhere in the package finds the same folder. For a function of a user also decides what
+it freezes (:mod:`ccenv.base.kernels.frozen`).
 
 Each compiled signature is a file of its own, written atomically.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.base.kernels.announce import announced, say
+from ccenv.base.kernels.frozen import frozen_digest
 from ccenv.base.provenance import ROOT, module_file
 
 # Only imports at the top of a file: a kernel uses nothing that a plain function imports for itself.
@@ -113,16 +115,19 @@ class Store:
     def _path(self, signature: Any, codegen: Any, bare: bool) -> Path | None:
         import llvmlite
         import numba
-        from numba.core.serialize import dumps
 
         code = self._py_func.__code__
-        cells = [cell.cell_contents for cell in self._py_func.__closure__ or ()]
         key = repr((str(signature), bare, self._options, codegen.magic_tuple(), numba.__version__, llvmlite.__version__))
         if self._file is None or " at 0x" in key:  # a type that holds an object of this process
             return None
         if not self._file.is_relative_to(ROOT):  # numba imports the module again that it finds in a result
             key += self._py_func.__module__
-        name = hashlib.sha256(key.encode() + code.co_code + (dumps(cells) if cells else b"")).hexdigest()[:20]
+        if not self._file.is_relative_to(ROOT) or self._py_func.__closure__:
+            try:
+                key += frozen_digest(self._py_func, closure_digest)
+            except Exception:  # a global without content to compare, or still without a value
+                return None
+        name = hashlib.sha256(key.encode() + code.co_code).hexdigest()[:20]
         python = f"py{sys.version_info[0]}{sys.version_info[1]}"
         return Path(self.cache_path, f"{code.co_qualname.replace('<locals>.', '')}-{code.co_firstlineno}.{python}.{name}")
 

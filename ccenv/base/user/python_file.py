@@ -12,12 +12,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any
 
 from ccenv.base.errors import CcenvError, InputError, did_you_mean, shown
 from ccenv.base.foreign import read_bounded
+from ccenv.base.provenance import is_of_user
 from ccenv.base.registry import parse_parameters
 from ccenv.base.user import limits
 
@@ -40,7 +42,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that has been run: absolute path, module, SHA-256 of its content."""
+    """A file that has been run: absolute path, module, SHA-256 of its content and of the user's other modules that it imports."""
 
     path: FilePath
     module: ModuleType
@@ -75,7 +77,45 @@ def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
     path, sha256 = file.resolve(), hashlib.sha256(content).hexdigest()
     if _held.get(path, sha256) != sha256:
         raise InputError(f"{name} changed while the run went on: run it again")
-    return UserFile(path, _run(path, content, sha256), sha256)
+    module = _run(path, content, sha256)
+    imported = _find_imported(content)
+    if imported:
+        sha256 = hashlib.sha256("".join([sha256, *sorted(imported.values())]).encode()).hexdigest()
+    return UserFile(path, module, sha256)
+
+
+def _find_imported(content: bytes, package: str = "") -> dict[FilePath, str]:
+    """Return the modules of the user's own that are loaded and that a source imports, directly or not, with their hashes."""
+    found: dict[FilePath, str] = {}
+    pending = [(content, package)]
+    while pending:
+        source, package = pending.pop()
+        for name in _imports(source, package):
+            module = sys.modules.get(name)
+            file = FilePath(getattr(module, "__file__", None) or "/")
+            if file.suffix == ".py" and file not in found and is_of_user(file.resolve()):
+                source = _loaded_content(file)
+                found[file] = hashlib.sha256(source).hexdigest()
+                pending.append((source, getattr(module, "__package__", "")))
+    return found
+
+
+@cache
+def _loaded_content(file: FilePath) -> bytes:
+    """Return the content that an imported module had when it was first seen: a process imports it once."""
+    return read_bounded(file, MAX_BYTES)
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    """Yield the absolute names of what a source imports: modules, and names of modules that may be modules."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                parts = one.name.split(".")
+                yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+            yield from (base, *(f"{base}.{one.name}" for one in node.names))
 
 
 def _first_definition(content: bytes) -> int:
