@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.base.errors import InputError, unknown_name
+from ccenv.base.errors import InputError, UnknownNameError, unknown_name
 from ccenv.base.files import make_folder
 from ccenv.cli.completion import names
 from ccenv.cli.options import (
@@ -93,7 +93,10 @@ def run(
             return _run_live(only, out, held, json)
         run_stacks = _run_kernel if name == KERNEL else _run_quic
         return run_stacks(out or RUNS / name, only or (), held, json, fresh=fresh)
-    suite = as_suite(name)
+    try:
+        suite = as_suite(name)
+    except UnknownNameError as error:
+        raise error if Path(name).name != name or Path(name).suffix else unknown_name("suite", name, names("suites")("")) from None
     folder = out or RUNS / (suite.name if held["half_width"] is None else f"{suite.name}-adaptive")
     with progress_bar(f"suite {suite.name}") as show:
         manifest = run_suite(
@@ -117,8 +120,8 @@ def run(
     else:
         print_summary(read_suite(manifest, str(folder)), manifest)
         if same := equal_seeds(load_cells(folder)):
-            names = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
-            print(f"ccenv: {names}: all seeds give one result, nothing is random there", file=sys.stderr)
+            listed = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
+            print(f"ccenv: {listed}: all seeds give one result, nothing is random there", file=sys.stderr)
         print_text(f"wrote {folder}")
     failed = {one["agent"]: one for one in manifest["failed"]}
     for agent_name, one in failed.items():

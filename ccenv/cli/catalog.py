@@ -193,6 +193,13 @@ class Item:
     text: Callable[[], str]  # returns it in full
 
 
+def _suites() -> list[Item]:
+    from ccenv.cli.bench import LIVE, PLAYED
+
+    others = {name: f"{played[0].upper()}{played[1:]} (ccenv bench run {name})." for name, played in PLAYED.items() if name != LIVE}
+    return _files("suites", SUITES) + [Item(name, "suites", text, (), text.__str__) for name, text in others.items()]
+
+
 def _models() -> list[Item]:
     return [Item(m.name, "models", m.source, (), partial(_model_text, m)) for m in MODELS.values()]
 
@@ -414,7 +421,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "agents": _agents,
     "adversaries": _adversaries,
     "metrics": _metrics,
-    "suites": partial(_files, "suites", SUITES),
+    "suites": _suites,
     "configs": _configs,
     "scenarios": partial(_files, "scenarios", CONFIGS["sim"]),
     "paths": _paths,

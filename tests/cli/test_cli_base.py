@@ -76,6 +76,7 @@ class TestMain:
             (["trce"], "unknown command 'trce'. Did you mean 'trace'?"),
             (["trace", "chek"], "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay"),
             (["trace", "check"], "Missing argument 'FILE...'."),
+            (["bench", "run", "kernel-v2"], "unknown suite 'kernel-v2'. Did you mean 'kernel-v1'?"),
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
             (["list", "models", "--frobnicate"], "No such option: --frobnicate"),
             (["--frobnicate"], "No such option: --frobnicate"),
