@@ -96,7 +96,8 @@ def run(
     try:
         suite = as_suite(name)
     except UnknownNameError as error:
-        raise error if Path(name).name != name or Path(name).suffix else unknown_name("suite", name, names("suites")("")) from None
+        is_file = Path(name).name != name or Path(name).suffix
+        raise error if is_file else unknown_name("suite", name, names("suites")("")) from None
     folder = out or RUNS / (suite.name if held["half_width"] is None else f"{suite.name}-adaptive")
     with progress_bar(f"suite {suite.name}") as show:
         manifest = run_suite(

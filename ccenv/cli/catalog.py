@@ -196,7 +196,7 @@ class Item:
 def _suites() -> list[Item]:
     from ccenv.cli.bench import LIVE, PLAYED
 
-    others = {name: f"{played[0].upper()}{played[1:]} (ccenv bench run {name})." for name, played in PLAYED.items() if name != LIVE}
+    others = {name: f"Plays {played} (ccenv bench run {name})." for name, played in PLAYED.items() if name != LIVE}
     return _files("suites", SUITES) + [Item(name, "suites", text, (), text.__str__) for name, text in others.items()]
 
 
