@@ -11,6 +11,7 @@ import typer
 
 from ccenv.base.errors import InputError, UnknownNameError, unknown_name
 from ccenv.base.files import make_folder
+from ccenv.cli.catalog import KERNEL, LIVE, PLAYED, QUIC
 from ccenv.cli.completion import names
 from ccenv.cli.options import (
     JsonOption,
@@ -31,15 +32,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
 EXIT_FAILED = 1
-LIVE = "live-worst-case"  # stored attacks against this kernel's senders and exported programs, which needs root and minutes
-QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
-KERNEL = "kernel-v1"  # a kernel in virtual time beside the packet engine
-PLAYED = {
-    LIVE: "stored attacks on this machine's kernel",
-    QUIC: "the senders of QUIC stacks",
-    KERNEL: "the kernel's congestion controls",
-}
-"""What suites play that hold no cells of the engines: they take no senders, adversaries or metrics."""
 PARTS = {
     "ode": "the fluid models",
     "packet": "the packet engine",

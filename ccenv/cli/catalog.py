@@ -162,6 +162,15 @@ def _yaml(path: Path, content: bytes) -> Shown:
 
 
 SUITES = "ccenv.benchmarks.suites"
+LIVE = "live-worst-case"  # stored attacks against this kernel's senders and exported programs, which needs root and minutes
+QUIC = "quic-v1"  # of real stacks, which no cell of the engines holds
+KERNEL = "kernel-v1"  # a kernel in virtual time beside the packet engine
+PLAYED = {
+    LIVE: "stored attacks on this machine's kernel",
+    QUIC: "the senders of QUIC stacks",
+    KERNEL: "the kernel's congestion controls",
+}
+"""What suites play that hold no cells of the engines: they take no senders, adversaries or metrics."""
 _KINDS = ("train", "data", "league", "sim", "live", "synth", "verify", "theorem", "ode", "solve", "learn")
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in _KINDS}
 
@@ -194,8 +203,6 @@ class Item:
 
 
 def _suites() -> list[Item]:
-    from ccenv.cli.bench import LIVE, PLAYED
-
     others = {name: f"Plays {played} (ccenv bench run {name})." for name, played in PLAYED.items() if name != LIVE}
     return _files("suites", SUITES) + [Item(name, "suites", text, (), text.__str__) for name, text in others.items()]
 
