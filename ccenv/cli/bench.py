@@ -11,7 +11,6 @@ import typer
 
 from ccenv.base.errors import InputError, UnknownNameError, unknown_name
 from ccenv.base.files import make_folder
-from ccenv.cli.catalog import KERNEL, LIVE, PLAYED, QUIC
 from ccenv.cli.completion import names
 from ccenv.cli.options import (
     JsonOption,
@@ -73,6 +72,7 @@ def run(
     from ccenv.benchmarks.results import RUNS, equal_seeds, read_suite
     from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.benchmarks.store import load_cells
+    from ccenv.cli.catalog import KERNEL, LIVE, PLAYED
 
     held = settings("bench run", set_)
     if name in PLAYED:
@@ -175,6 +175,7 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
 
 def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of QUIC stacks; exit code 1 if a run was not legal, or a program differs from its reference."""
+    from ccenv.cli.catalog import QUIC
     from ccenv.quic.suite import COLUMNS, plot, run_suite
 
     make_folder(folder)
@@ -192,6 +193,7 @@ def _run_quic(folder: Path, only: Sequence[str], held: dict[str, Any], json: boo
 
 def _run_kernel(folder: Path, only: Sequence[str], held: dict[str, Any], json: bool, *, fresh: bool) -> int:
     """Run the suite of the kernel in virtual time, beside the packet engine."""
+    from ccenv.cli.catalog import KERNEL
     from ccenv.live.virtual.suite import QUANTITIES, run_suite
 
     make_folder(folder)
