@@ -343,7 +343,9 @@ def test_the_hash_is_of_what_the_file_imports_too(tmp_path: Path, monkeypatch: p
     for keep in ("0.5", "0.6", "0.5"):
         (tmp_path / "package_of_user" / "deep.py").write_text(f"KEEP = {keep}\n")
         file = write(tmp_path, "from package_of_user import KEEP\n" + COMPILED.replace("0.5", "KEEP"))
-        hashes.add(agent_player(file, code=True).sha256)
+        player = agent_player(file, code=True)
+        assert sender_hash(build_sender(player)) == player.sha256
+        hashes.add(player.sha256)
         _loaded_content.cache_clear()
         for module in [name for name in sys.modules if name.startswith(("package_of_user", "ccenv_user_mine"))]:
             del sys.modules[module]
