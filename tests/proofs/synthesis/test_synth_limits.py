@@ -117,7 +117,7 @@ def test_boxes_split_where_a_rate_is_no_whole_number() -> None:
     sizes = [len(space.condition_of)] * 3 + [len(space.rate_of)] * 4
     rows = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, 7).astype(np.int16)
     simulator = Simulator(query.setting(), query.objectives, space, raw_rows(space, rows))
-    traces = repertoire(simulator.setting, 2000, np.random.default_rng(1), 0.0, probes=False)
+    traces = repertoire(simulator.setting, 400, np.random.default_rng(1), 0.0, probes=False)
     traces["C_L"] -= 1 - traces["C_L"] % 2
     goals = np.array([simulator.goal(trace) for trace in traces], dtype=GOAL)
     out = np.zeros((len(traces), len(rows)), np.int8)
