@@ -38,7 +38,7 @@ def move(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
 
 
 def forget() -> None:
-    for remembered in (cache._content, cache._imports, module_file, cache._state_folder):
+    for remembered in (cache._content, cache._imports, module_file, cache._state_folder, cache.closure_digest):
         remembered.cache_clear()
 
 

@@ -51,6 +51,7 @@ def import_closure(file: Path) -> list[Path]:
     return sorted(closure)
 
 
+@cache
 def closure_digest(file: Path) -> str:
     """Return a digest of the names and contents of a file's import closure."""
     digest = hashlib.sha256()
@@ -120,9 +121,10 @@ class Store:
         key = repr((str(signature), bare, self._options, codegen.magic_tuple(), numba.__version__, llvmlite.__version__))
         if self._file is None or " at 0x" in key:  # a type that holds an object of this process
             return None
-        if not self._file.is_relative_to(ROOT):  # numba imports the module again that it finds in a result
+        of_user = not self._file.is_relative_to(ROOT)
+        if of_user:  # numba imports the module again that it finds in a result
             key += self._py_func.__module__
-        if not self._file.is_relative_to(ROOT) or self._py_func.__closure__:
+        if of_user or self._py_func.__closure__:
             try:
                 key += frozen_digest(self._py_func, closure_digest)
             except Exception:  # a global without content to compare, or still without a value

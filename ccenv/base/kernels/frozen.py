@@ -10,20 +10,19 @@ import dis
 import enum
 import hashlib
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ccenv.base.provenance import ROOT, is_of_user
+from ccenv.base.provenance import is_of_user
 
 
-def frozen_digest(function: FunctionType, package_digest: Callable[[Path], str]) -> str:
+def frozen_digest(function: FunctionType, file_digest: Callable[[Path], str]) -> str:
     """Return a digest of all that a function's machine code depends on besides types and options.
 
     Args:
         function: plain, as written.
-        package_digest: digest of all that a file of the package depends on.
+        file_digest: digest of a file and of all that it imports from the package.
 
     Raises:
         Exception: of any kind, for a global that has no content to compare, as a lock.
@@ -65,10 +64,8 @@ def frozen_digest(function: FunctionType, package_digest: Callable[[Path], str])
         code = plain.__code__
         file = Path(code.co_filename).resolve()
         add(code.co_qualname)
-        if file.is_relative_to(ROOT):
-            add(package_digest(file))
-        elif file.is_file():
-            add(_content_digest(file))
+        if file.is_file():
+            add(file_digest(file))
         for value in (*(cell.cell_contents for cell in plain.__closure__ or ()), *(plain.__defaults__ or ())):
             add_value(value)
         if is_of_user(file):
@@ -89,8 +86,3 @@ def frozen_digest(function: FunctionType, package_digest: Callable[[Path], str])
 
     add_function(function)
     return digest.hexdigest()
-
-
-@cache
-def _content_digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -10,7 +10,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as FilePath
@@ -88,10 +88,10 @@ def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
     return UserFile(path, module, sha256)
 
 
-def _find_imported(content: bytes, package: str = "") -> dict[FilePath, str]:
+def _find_imported(content: bytes) -> dict[FilePath, str]:
     """Return the modules of the user's own that are loaded and that a source imports, directly or not, with their hashes."""
     found: dict[FilePath, str] = {}
-    pending = [(content, package)]
+    pending = [(content, "")]
     while pending:
         source, package = pending.pop()
         for name in _imports(source, package):
@@ -118,8 +118,9 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
                 parts = one.name.split(".")
                 yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
-            yield from (base, *(f"{base}.{one.name}" for one in node.names))
+            with suppress(ImportError):  # a relative import that the file itself has caught
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+                yield from (base, *(f"{base}.{one.name}" for one in node.names))
 
 
 def _first_definition(content: bytes) -> int:
