@@ -1,4 +1,5 @@
-/* In the emulator of a computer, by LD_PRELOAD: a byte that the guest writes to its port is a question to the emulator of the network.
+/* In the emulator of a computer, by LD_PRELOAD: a byte that the guest writes to its port is a question to the emulator of the network;
+ * but for 0 it is the number of a flow, from 1, to decide for.
  *
  * The guest's instructions are its clock, and it stands still while it writes. So the answer comes at the time of the question.
  * Questions, answers and both devices' packets are those of clock.c.
@@ -22,20 +23,20 @@ static int ends[4];			 /* senders' and receivers' device, question, answer */
 static struct shared *shared;
 static int64_t waiting[2];
 
-static void ask(void)
+static void ask(int flow)
 {
-	int64_t question[3] = { shared->now, shared->n_sent[0], shared->n_sent[1] }, answer[3];
+	int64_t question[3] = { flow ? -flow : shared->now, shared->n_sent[0], shared->n_sent[1] }, answer[3];
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (int end = 0; end < 2; end++)
+	for (int end = 0; end < 2 && !flow; end++)
 		for (int i = 0; i < shared->n_sent[end]; i++)
 			if (send(ends[end], shared->sent[end][i].bytes, shared->sent[end][i].size, 0) < 0)
 				question[1 + end]--;
 	if (write(ends[2], question, sizeof question) != sizeof question || read(ends[3], answer, sizeof answer) != sizeof answer)
 		_exit(0); /* the run has ended */
 	shared->due = answer[0];
-	for (int end = 0; end < 2; end++) {
+	for (int end = 0; end < 2 && !flow; end++) {
 		waiting[end] += answer[1 + end];
 		shared->n_due[end] = 0;
 		for (; waiting[end] && shared->n_due[end] < SLOTS; waiting[end]--) {
@@ -59,7 +60,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
 		port = fd;
 	if (fd != port || port < 0)
 		return real(fd, parts, count);
-	ask();
+	ask(*(unsigned char *)parts->iov_base);
 	return parts->iov_len;
 }
 
