@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents import make_sender
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError
@@ -79,6 +80,8 @@ def load_flow(flow: FlowSpec, scenario: LiveScenario) -> Exported:
 
 def _load_program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
+        if isinstance(make_sender(flow.sender), PolicySender):
+            raise CcenvError("a learned policy decides for a kernel in virtual time, --virtual")
         program, chooser, _ = load_flow(flow, scenario)
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None

@@ -1,7 +1,7 @@
-"""A learned policy that sets a window, in the kernel: C that tells of its ACKs (``window.bpf.c.in``), and the process that decides.
+"""A learned policy that sets a window, for the kernel: C that tells of ACKs (``window.bpf.c.in``), and the process that decides.
 
-The packet engine's own monitor measures what the kernel tells and lets the policy decide at its own times; the kernel takes window
-and rate at the next ACK.
+The packet engine's own monitor measures what is told and lets the policy decide at its own times; the kernel takes window and rate
+at the next ACK.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _FASTEST_BPS = float(1 << 62)
 
 def export_window(name: str) -> str:
     """Write the kernel's part as C, for one flow; it is the same for all policies."""
-    return export_template("window", name, "a process decides", f"#define ACKS {ACKS}\n#define START_SEGMENTS {START_SEGMENTS:.0f}")
+    constants = {"ACKS": ACKS, "START_SEGMENTS": round(START_SEGMENTS)}
+    return export_template("window", name, "a process decides", "\n".join(f"#define {k} {v}" for k, v in constants.items()))
 
 
 class KernelPolicy:

@@ -1,4 +1,4 @@
-"""Policies that decide for a kernel from outside: the C tells and takes what Python decides of the same ACKs; the rest is refused."""
+"""Policies that decide for a kernel from outside: the C takes what Python decides of the same ACKs."""
 
 import ctypes
 
@@ -9,7 +9,10 @@ from acks import host_library, recorded_acks
 from ccenv.agents import make_sender
 from ccenv.base.errors import InputError
 from ccenv.engine.packet.batch.decisions import Decisions
+from ccenv.live import LiveError, read_live_scenario
 from ccenv.live.export.window import ACKS, TALK_DTYPE, KernelPolicy, export_window
+from ccenv.live.programs import make_senders
+from ccenv.live.virtual.emulated import make_computer
 
 NAME, PACKET, PAYLOAD = "learned_everywhere", 1500.0, 1448
 COUNTS = (("sent", "data_segs_out"), ("delivered", "delivered"), ("found_lost", "lost"), ("inflight", "in_flight"))
@@ -79,5 +82,8 @@ def test_a_window_below_a_segment_is_one_packet_paced() -> None:
     ],
 )
 def test_other_policies_are_refused(sender: str, words: str) -> None:
+    scenario = {"links": [{"rate_mbps": 5}], "flows": [{"sender": sender, "rtt_ms": 40}]}
     with pytest.raises(InputError, match=words):
-        KernelPolicy(make_sender(sender), PACKET)
+        make_computer(read_live_scenario(scenario), None)
+    with pytest.raises(LiveError, match="flow 0: a learned policy decides for a kernel in virtual time, --virtual"):
+        make_senders(read_live_scenario(scenario))
