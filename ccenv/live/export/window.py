@@ -1,7 +1,7 @@
 """A learned policy that sets a window, for the kernel: C that tells of ACKs (``window.bpf.c.in``), and the process that decides.
 
-The packet engine's own monitor measures what is told and lets the policy decide at its own times; the kernel takes window and rate
-at the next ACK.
+The packet engine's own monitor measures what is told and lets the policy decide at its own times; the kernel takes window and
+rate at the next ACK.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-/* In the emulator of a computer, by LD_PRELOAD: a byte that the guest writes to its port is a question to the emulator of the network;
- * but for 0 it is the number of a flow, from 1, to decide for.
+/* In the emulator of a computer, by LD_PRELOAD: a byte that the guest writes to its port is a question to the emulator of the network.
  *
  * The guest's instructions are its clock, and it stands still while it writes. So the answer comes at the time of the question.
  * Questions, answers and both devices' packets are those of clock.c.
@@ -23,9 +22,10 @@ static int ends[4];			 /* senders' and receivers' device, question, answer */
 static struct shared *shared;
 static int64_t waiting[2];
 
-static void ask(int flow)
+static void ask(void)
 {
-	int64_t question[3] = { flow ? -flow : shared->now, shared->n_sent[0], shared->n_sent[1] }, answer[3];
+	int64_t flow = shared->flow, answer[3];
+	int64_t question[3] = { flow ? -flow : shared->now, shared->n_sent[0], shared->n_sent[1] };
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -60,7 +60,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
 		port = fd;
 	if (fd != port || port < 0)
 		return real(fd, parts, count);
-	ask(*(unsigned char *)parts->iov_base);
+	ask();
 	return parts->iov_len;
 }
 

@@ -91,7 +91,9 @@ static int64_t decide_until(int64_t next)
 			talk->sent = info[39];
 			talk->now_ns = clock_ns();
 			shared->talk = *talk;
-			outb(i + 1, ASK_PORT);
+			shared->flow = i + 1;
+			outb(0, ASK_PORT);
+			shared->flow = 0;
 			talk->cwnd = shared->talk.cwnd;
 			talk->rate_Bps = shared->talk.rate_Bps;
 			talk->due_ns = shared->talk.due_ns;

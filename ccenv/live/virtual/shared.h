@@ -20,7 +20,8 @@ struct talk {
 };
 
 struct shared {
-	struct talk talk; /* of the flow that is asked for */
+	struct talk talk; /* of a flow to decide for */
+	int64_t flow; /* its number, from 1; 0: a question is one to the network */
 	int64_t now, due, n_sent[2], n_due[2]; /* of the senders' and of the receivers' device */
 	struct slot sent[2][SLOTS], arrived[2][SLOTS];
 };
