@@ -44,7 +44,8 @@ def in_python(acks: np.ndarray) -> np.ndarray:
             decisions.flow[f"{ours}_bytes"] = ack[theirs] * PACKET
         if row and ack["rtt_us"] >= 0:
             decisions.take_ack(ack["now_us"] * 1e-6, ack["rtt_us"] * 1e-6)
-        if row and decisions.decide(ack["now_us"] * 1e-6):
+        now_ns = int(ack["now_us"]) * 1000
+        if row and now_ns >= decisions.next_s * 1e9 and decisions.decide(now_ns * 1e-9):
             held = decisions.flow["rate_Bps"], decisions.flow["cwnd_bytes"]
     return np.array(rows)
 
