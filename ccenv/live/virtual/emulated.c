@@ -46,6 +46,14 @@ static void note_send(void)
 	said = begun ? said : clock_ns();
 }
 
+/* The compiler does not know that outb reads and writes memory. */
+static void ask(void)
+{
+	__asm__ volatile("" ::: "memory");
+	outb(0, ASK_PORT);
+	__asm__ volatile("" ::: "memory");
+}
+
 /* Let the emulator take the packets of both devices and give those that are due. The computer stands still meanwhile. */
 static void pump(void)
 {
@@ -68,7 +76,7 @@ static void pump(void)
 		}
 		shared->now = clock_ns();
 		begun = 1;
-		outb(0, ASK_PORT);
+		ask();
 		due = shared->due;
 		for (int side = 0; side < 2; side++)
 			for (int i = 0; i < shared->n_due[side]; i++)
@@ -92,7 +100,7 @@ static int64_t decide_until(int64_t next)
 			talk->now_ns = clock_ns();
 			shared->talk = *talk;
 			shared->flow = i + 1;
-			outb(0, ASK_PORT);
+			ask();
 			shared->flow = 0;
 			talk->cwnd = shared->talk.cwnd;
 			talk->rate_Bps = shared->talk.rate_Bps;

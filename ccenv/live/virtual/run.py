@@ -229,7 +229,7 @@ def run_virtual(
         if not ended:
             late = time.perf_counter() - begin >= wall_s
             told = f"the guest reached its limit of {wall_s:g} s and was ended; -s wall_s=N allows more"
-            raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s, _cpu_s(usage))}")
+            raise LiveError(f"virtual: {told if late else _why(status, folder / guest_kind.console, cpu_s, _cpu_s(usage))}")
     used_s = _cpu_s(usage) + time.process_time() - own
     header = {
         "device": "virtual", "privileges": "none", "realtime": False, "kernel": guest_kind.release,
