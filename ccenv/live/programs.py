@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents import make_sender
 from ccenv.agents.programs import Program
 from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError
@@ -17,7 +18,7 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.export import export_bpf
-from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, compile_bpf, load_exported
+from ccenv.live.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER, Exported, compile_bpf, load_exported
 from ccenv.live.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.requirements import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
@@ -70,11 +71,18 @@ def _step_delay_s(scenario: LiveScenario) -> float:
     return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
 
 
+def load_flow(flow: FlowSpec, scenario: LiveScenario) -> Exported:
+    """Return the program of a flow; ``chooser: kernel`` compiles a shield's policy in. Raises as ``load_exported``."""
+    exported = load_exported(flow.sender)
+    policy = exported.shield.policy if scenario.chooser == "kernel" and exported.shield is not None else None
+    return exported if policy is None else exported._replace(chooser=policy)
+
+
 def _load_program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
-        program, chooser, shield = load_exported(flow.sender)
-        if scenario.chooser == "kernel" and shield is not None and shield.policy is not None:
-            chooser = shield.policy
+        if isinstance(make_sender(flow.sender), PolicySender):
+            raise CcenvError("a learned policy decides for a kernel in virtual time, --virtual")
+        program, chooser, _ = load_flow(flow, scenario)
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
     missing = [need for need in bpf_needs() if not need.ok]

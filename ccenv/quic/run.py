@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.interface.actions import action
 from ccenv.agents.sender import PolicySender, bare
 from ccenv.base.errors import CcenvWarning, InputError, unknown_name
 from ccenv.base.files import write_atomic
 from ccenv.base.units import buffer_units, positive
+from ccenv.engine.packet.batch.decisions import sets_window
 from ccenv.network.adversary import load_moves
 from ccenv.network.laws import check_trace
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_grid, make_path
@@ -180,7 +180,7 @@ def compile_sender(stack: Stack, sender: str, path: Path, step_s: float, jitter_
     if sender.partition(":")[0] not in AGENTS.names() and not sender.endswith(".json"):
         raise unknown_name(f"sender of {stack.name}", sender, [*stack.controls, *AGENTS.names("synthesized")])
     policy = None if sender.endswith(".json") else bare(make_sender(sender))
-    if isinstance(policy, PolicySender) and action(policy.interface.action).sets == "cwnd" and policy.inner is None:
+    if sets_window(policy):
         if not stack.plays_policies:
             raise QuicError(f"{stack.name} plays no policies that set a window, such as {policy.name}; aioquic does")
         return policy

@@ -27,6 +27,8 @@ CASES = (
     "fourcp_fixed:rate_based=1",
     "fourcp_fixed kernel:cubic",
     BAD_CASE,
+    "learned_everywhere",
+    "learned_everywhere kernel:cubic",
 )
 
 

@@ -93,7 +93,8 @@ def test_4cp_gives_way_in_a_bad_phase() -> None:
     shutil.which(emulated.QEMU) is None or find_compiler() is None or not list(Path("/boot").glob("vmlinuz-6.1?*")),
     reason="no emulator, compiler or kernel for exported programs",
 )
-def test_equal_runs_are_equal() -> None:
-    first, again = (run_virtual(scenario("cc_probe_drain")) for _ in range(2))
+@pytest.mark.parametrize("sender", ["cc_probe_drain", "learned_everywhere"])
+def test_equal_runs_are_equal(sender: str) -> None:
+    first, again = (run_virtual(scenario(sender)) for _ in range(2))
     assert first.summary()["hash"] == again.summary()["hash"]
     assert first.valid

@@ -486,18 +486,21 @@ def run_until(m, until_s):
 
 @kernel(nogil=True)
 def serve(m, question_fd, answer_fd):
-    """Run in the virtual time of a guest (virtual/clock.c).
+    """Run in the virtual time of a guest (virtual/clock.c) to its end; return 0, or a flow (from 1) to decide for before.
 
     It gives its time and the numbers of packets sent at both ends, and waits for the time of the next call and those written.
     """
     run = m.run[0]
     question, answer = np.zeros(3, np.int64), np.zeros(3, np.int64)
     while call_c(m.calls[READ], question_fd, question.ctypes.data, 24, 0, 0) == 24:
+        if question[0] < 0:
+            return -question[0]
         now_s = (question[0] - run.base_ns) * 1e-9
         if now_s > run.end_s + AFTER_S:
-            return
+            break
         m.wait[:] = question[1:]
         next_s = turn(m, now_s)
         answer[0] = run.base_ns + np.int64(next_s * 1e9) + 1 if next_s < 1e9 else -1
         answer[1:] = m.wait
         call_c(m.calls[WRITE], answer_fd, answer.ctypes.data, 24, 0, 0)
+    return 0

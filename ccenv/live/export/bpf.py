@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.programs import Branch, Expression, Program, Rule, pseudo_code, to_json
-from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
+from ccenv.agents.sender import ClassicSender, PolicySender, ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, shown
 from ccenv.base.provenance import VERSION
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings
@@ -123,6 +123,23 @@ def export_bpf(
     ):
         template = template.replace(mark, text)
     return _head(program, name, constants) + expand_kernel(template)
+
+
+def export_template(template: str, name: str, about: str, constants: str) -> str:
+    """Return a congestion control from a template of this folder; lines of ``about`` after the first begin as comments do."""
+    name, (first, line, rest) = kernel_name(name), about.partition("\n")
+    head = (
+        "// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n"
+        f" * Congestion control {name}: {first}, written by ccenv {VERSION}.\n{rest}{line} */\n"
+    )
+    text = resources.files(__package__).joinpath(f"{template}.bpf.c.in").read_text(encoding="utf-8")
+    return head + expand_kernel(text.replace("@CONSTANTS@", f'#define {template.upper()}\n#define NAME "{name}"\n{constants}'))
+
+
+def load_classic(spec: str, *names: str) -> ClassicSender | None:
+    """Return the sender of a spec if it is one of ours with such a name. Raises UnknownNameError for an unknown name."""
+    sender = make_sender(spec)
+    return sender if isinstance(sender, ClassicSender) and sender.name in names and not sender.source_sha256 else None
 
 
 def expand_kernel(template: str) -> str:

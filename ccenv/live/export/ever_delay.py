@@ -7,13 +7,10 @@ than in one unit of time, a repair does no more than to double the rate, X is at
 from __future__ import annotations
 
 import math
-from importlib import resources
 
-from ccenv.agents import make_sender
 from ccenv.agents.classic.ever_delay import CALM_ROUNDS, CUT, ENTRY_MARGIN, SETTLE_GAIN, SETTLE_RTTS, START_GAIN
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.provenance import VERSION
-from ccenv.live.export.bpf import ExportError, expand_kernel, kernel_name
+from ccenv.live.export.bpf import ExportError, export_template, load_classic
 from ccenv.network.path import MBPS_IN_BPS
 
 MOST_V, MOST_US = 22, 1 << 23
@@ -21,8 +18,7 @@ MOST_V, MOST_US = 22, 1 << 23
 
 def load_ever_delay(spec: str) -> ClassicSender | None:
     """Return the sender of a spec if it is ``ever_delay``. Raises UnknownNameError for an unknown name."""
-    sender = make_sender(spec)
-    return sender if isinstance(sender, ClassicSender) and sender.name == "ever_delay" and not sender.source_sha256 else None
+    return load_classic(spec, "ever_delay")
 
 
 def export_ever_delay(sender: ClassicSender, *, name: str | None = None, rtt_s: float | None = None) -> str:
@@ -34,18 +30,14 @@ def export_ever_delay(sender: ClassicSender, *, name: str | None = None, rtt_s: 
         rtt_s: Rm, instead of the sender's ``rm_ms``.
     """
     constants = export_constants(sender, rtt_s=rtt_s)
-    name = kernel_name(sender.name if name is None else name)
     rtt = f"{constants['RTT_US']} us" if constants["RTT_US"] else "the smallest RTT measured"
     unit = f"{constants['UNIT_US']} us" if constants["UNIT_US"] else "Rm"
-    head = (
-        f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n"
-        f" * Congestion control {name}: {sender!r}, written by ccenv {VERSION}.\n"
-        f" * Assumed: Rm is {rtt}, the unit of time {unit}, D {sender.parameters['jitter']:g} units. The theorem\n"
-        " * (docs/fairness.md) is about continuous time; here the time between ACKs comes on top of D.\n */\n"
+    about = (
+        f"{sender!r}\n * Assumed: Rm is {rtt}, the unit of time {unit}, D {sender.parameters['jitter']:g} units. The theorem\n"
+        " * (docs/fairness.md) is about continuous time; here the time between ACKs comes on top of D."
     )
     text = "\n".join(f"#define {key} {value}{'ULL' if key.endswith('US') else 'LL'}" for key, value in constants.items())
-    template = resources.files(__package__).joinpath("ever_delay.bpf.c.in").read_text(encoding="utf-8")
-    return head + expand_kernel(template.replace("@CONSTANTS@", f'#define EVER_DELAY\n#define NAME "{name}"\n{text}'))
+    return export_template("ever_delay", sender.name if name is None else name, about, text)
 
 
 def export_constants(sender: ClassicSender, *, rtt_s: float | None = None) -> dict[str, int]:

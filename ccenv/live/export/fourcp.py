@@ -7,24 +7,19 @@ time-outs and episodes of fast recovery are the kernel's, and one ACK adapts the
 from __future__ import annotations
 
 import math
-from importlib import resources
 
-from ccenv.agents import make_sender
 from ccenv.agents.classic.fourcp import MAX_TARGET_LOSS, MIN_TARGET_LOSS, detector_root
 from ccenv.agents.sender import ClassicSender
-from ccenv.base.provenance import VERSION
-from ccenv.live.export.bpf import ExportError, expand_kernel, kernel_name
+from ccenv.live.export.bpf import ExportError, export_template, load_classic
 
 LEAST_GAIN, MOST_GAIN = 2.0**-44, 2.0**-10  # the least has four bits
 MOST_SEGMENTS = 1 << 30
-_NAMES = ("fourcp_fixed", "fourcp_auto")
 LEAST_TARP_Q48, MOST_TARP_Q48 = round(MIN_TARGET_LOSS * 2**48), round(MAX_TARGET_LOSS * 2**48)
 
 
 def load_fourcp(spec: str) -> ClassicSender | None:
     """Return the sender of a spec if it is 4CP. Raises UnknownNameError for an unknown name."""
-    sender = make_sender(spec)
-    return sender if isinstance(sender, ClassicSender) and sender.name in _NAMES and not sender.source_sha256 else None
+    return load_classic(spec, "fourcp_fixed", "fourcp_auto")
 
 
 def export_fourcp(sender: ClassicSender, *, name: str | None = None) -> str:
@@ -34,17 +29,9 @@ def export_fourcp(sender: ClassicSender, *, name: str | None = None) -> str:
         sender: with its parameters.
         name: in the kernel; by default that of the sender.
     """
-    constants = export_constants(sender)
-    name = kernel_name(sender.name if name is None else name)
-    head = (
-        f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n"
-        f" * Congestion control {name}: {sender!r}, written by ccenv {VERSION}.\n */\n"
-    )
-    names = [key.upper() for key in ("pftk", "rate_based") if sender.parameters.get(key)]
-    text = "\n".join(["#define FOURCP", *(f"#define {key}" for key in names), f'#define NAME "{name}"'])
-    text += "".join(f"\n#define {key} {value}LL" for key, value in constants.items())
-    template = resources.files(__package__).joinpath("fourcp.bpf.c.in").read_text(encoding="utf-8")
-    return head + expand_kernel(template.replace("@CONSTANTS@", text))
+    names = [f"#define {key.upper()}" for key in ("pftk", "rate_based") if sender.parameters.get(key)]
+    text = "\n".join([*names, *(f"#define {key} {value}LL" for key, value in export_constants(sender).items())])
+    return export_template("fourcp", sender.name if name is None else name, repr(sender), text)
 
 
 def export_constants(sender: ClassicSender) -> dict[str, int]:

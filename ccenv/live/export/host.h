@@ -55,6 +55,10 @@ struct ccenv_state {
 	u64 window_q32, ssthresh_q32, tarp_q48, updates, srtt_q8, pacing_rate_Bps;
 	u32 slow_start, cwnd;
 };
+#elif defined(WINDOW)
+struct ccenv_state {
+	u64 pacing_rate_Bps, cwnd;
+};
 #else
 /* Beliefs, window in packets and pacing rate after it: STATE_DTYPE. */
 struct ccenv_state {
@@ -96,6 +100,9 @@ static void ccenv_tell(const struct ccenv_sender *s, struct ccenv_state *state)
 		f->wnd_q32, f->window_q32, f->ssthresh_q32, f->tarp_q48, f->updates, f->srtt_q8,
 		s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate, f->slow_start, s->tp.snd_cwnd,
 	};
+#elif defined(WINDOW)
+	(void)f;
+	*state = (struct ccenv_state){s->tp.inet_conn.icsk_inet.sk.sk_pacing_rate, s->tp.snd_cwnd};
 #else
 	*state = (struct ccenv_state){
 		f->step, f->C_L, f->C_U, f->C_L_lambda, f->q_U, f->qdel_L_steps, f->qdel_U, f->rate,

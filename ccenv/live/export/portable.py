@@ -12,7 +12,7 @@ from ccenv.live.export.bpf import USER, ExportError, export_bpf
 
 _CONDITION = re.compile(r"#(ifdef|ifndef|if|elif|else|endif|define|include)\b\s*(.*)")
 _DEFINED = re.compile(r"(!?)\s*defined\((\w+)\)")
-_DECIDED = ("HOST", "HOST_STATE", "HOST_RUN", "RECORD", "ASKED", "SHIELD", "POLICY", "EVER_DELAY", "FOURCP")
+_DECIDED = ("HOST", "HOST_STATE", "HOST_RUN", "RECORD", "ASKED", "SHIELD", "POLICY", "EVER_DELAY", "FOURCP", "WINDOW")
 _TITLE = """\
  * Plain C without allocation, static state or floating point; needs nothing but this file. ccenv_begin() starts a flow and
  * ccenv_ack() takes an ACK; both tell window and pacing rate, which must be kept: the program's proofs assume a paced sender.

@@ -24,18 +24,19 @@ static int64_t waiting[2];
 
 static void ask(void)
 {
-	int64_t question[3] = { shared->now, shared->n_sent[0], shared->n_sent[1] }, answer[3];
+	int64_t flow = shared->flow, answer[3];
+	int64_t question[3] = { flow ? -flow : shared->now, shared->n_sent[0], shared->n_sent[1] };
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (int end = 0; end < 2; end++)
+	for (int end = 0; end < 2 && !flow; end++)
 		for (int i = 0; i < shared->n_sent[end]; i++)
 			if (send(ends[end], shared->sent[end][i].bytes, shared->sent[end][i].size, 0) < 0)
 				question[1 + end]--;
 	if (write(ends[2], question, sizeof question) != sizeof question || read(ends[3], answer, sizeof answer) != sizeof answer)
 		_exit(0); /* the run has ended */
 	shared->due = answer[0];
-	for (int end = 0; end < 2; end++) {
+	for (int end = 0; end < 2 && !flow; end++) {
 		waiting[end] += answer[1 + end];
 		shared->n_due[end] = 0;
 		for (; waiting[end] && shared->n_due[end] < SLOTS; waiting[end]--) {

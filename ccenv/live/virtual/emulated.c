@@ -38,11 +38,20 @@ static int wait_for(int poll, struct epoll_event *events, int most);
 #define DEVICE "/sys/bus/pci/devices/0000:00:10.0/"
 static int taps[2];
 static struct shared *shared;
+static struct talk *talks[MOST_FLOWS]; /* of the flows that are decided for outside */
 static int64_t due = -1, begun;
 
 static void note_send(void)
 {
 	said = begun ? said : clock_ns();
+}
+
+/* The compiler does not know that outb reads and writes memory. */
+static void ask(void)
+{
+	__asm__ volatile("" ::: "memory");
+	outb(0, ASK_PORT);
+	__asm__ volatile("" ::: "memory");
 }
 
 /* Let the emulator take the packets of both devices and give those that are due. The computer stands still meanwhile. */
@@ -67,12 +76,40 @@ static void pump(void)
 		}
 		shared->now = clock_ns();
 		begun = 1;
-		outb(0, ASK_PORT);
+		ask();
 		due = shared->due;
 		for (int side = 0; side < 2; side++)
 			for (int i = 0; i < shared->n_due[side]; i++)
 				need(write(taps[side], shared->arrived[side][i].bytes, shared->arrived[side][i].size), "device");
 	}
+}
+
+/* Let flows be decided for whose time has come, before rings overflow; return when the next one is due, or a time. */
+static int64_t decide_until(int64_t next)
+{
+	for (int i = 0; i < MOST_FLOWS; i++) {
+		struct talk *talk = talks[i];
+		uint32_t info[INFO_BYTES / 4];
+		socklen_t size = INFO_BYTES;
+		if (!talk || !flows[i].open || !talk->n)
+			continue;
+		if (clock_ns() >= talk->due_ns || talk->n - talk->taken > ACKS / 2) {
+			need(getsockopt(flows[i].sender, IPPROTO_TCP, TCP_INFO, info, &size), "information");
+			talk->in_flight = info[6] - info[7] - info[8] + info[9]; /* as the kernel does */
+			talk->sent = info[39];
+			talk->now_ns = clock_ns();
+			shared->talk = *talk;
+			shared->flow = i + 1;
+			ask();
+			shared->flow = 0;
+			talk->cwnd = shared->talk.cwnd;
+			talk->rate_Bps = shared->talk.rate_Bps;
+			talk->due_ns = shared->talk.due_ns;
+			talk->taken = shared->talk.n;
+		}
+		next = talk->due_ns < next ? talk->due_ns : next;
+	}
+	return next;
 }
 
 static int make_poll(void)
@@ -86,10 +123,10 @@ static int make_poll(void)
 
 static int wait_for(int poll, struct epoll_event *events, int most)
 {
-	struct itimerspec wait = { .it_value = wanted };
 	pump();
-	if (due >= 0 && due < wanted.tv_sec * 1000000000LL + wanted.tv_nsec)
-		wait.it_value = (struct timespec){ due / 1000000000, due % 1000000000 };
+	int64_t next = decide_until(wanted.tv_sec * 1000000000LL + wanted.tv_nsec);
+	next = due >= 0 && due < next ? due : next;
+	struct itimerspec wait = { .it_value = { next / 1000000000, next % 1000000000 } };
 	timerfd_settime(wanted_by, TFD_TIMER_ABSTIME, &wait, 0);
 	int count = epoll_wait(poll, events, most, -1);
 	if (due >= 0 && clock_ns() >= due)
@@ -143,9 +180,16 @@ int main(void)
 	if (!glob("/*.o", 0, 0, &objects))
 		for (size_t i = 0; i < objects.gl_pathc; i++) {
 			struct bpf_object *object = bpf_object__open_file(objects.gl_pathv[i], 0);
+			struct bpf_map *talk;
 			if (!object || bpf_object__load(object) < 0 ||
 			    !bpf_map__attach_struct_ops(bpf_object__find_map_by_name(object, "program")))
 				end(objects.gl_pathv[i]);
+			if (!(talk = bpf_object__find_map_by_name(object, ".bss")))
+				continue;
+			fd = atoi(objects.gl_pathv[i] + strlen("/flow"));
+			talks[fd] = mmap(0, sizeof *talks[fd], PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(talk), 0);
+			if (talks[fd] == MAP_FAILED)
+				end("talk");
 		}
 	return agent_main();
 }

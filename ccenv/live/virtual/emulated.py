@@ -11,11 +11,15 @@ import re
 import shutil
 from pathlib import Path
 
+from ccenv.agents import make_sender
+from ccenv.agents.sender import PolicySender
 from ccenv.base.errors import CcenvError
 from ccenv.engine.packet.spec import FlowSpec
-from ccenv.live.export.bpf import USER, compile_bpf, export_bpf, load_exported
+from ccenv.live.export.bpf import USER, ExportError, compile_bpf, export_bpf
 from ccenv.live.export.ever_delay import export_ever_delay, load_ever_delay
 from ccenv.live.export.fourcp import export_fourcp, load_fourcp
+from ccenv.live.export.window import KernelPolicy, export_window
+from ccenv.live.programs import load_flow
 from ccenv.live.requirements import OLDEST_KERNEL
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.virtual.guest import Guest, compile_guest
@@ -63,24 +67,30 @@ def read_module(modules: Path, name: str) -> bytes | None:
     return lzma.decompress(packed.read_bytes()) if packed.exists() else None
 
 
-def export_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> tuple[str, str]:
-    """Return name and C of a flow's sender. Raises LiveError if it cannot be exported, or a process outside would choose."""
-    name, rtt_s = f"flow{index}", flow.sender_rtt_s if flow.rtt_known else None
+def export_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> tuple[str, str, KernelPolicy | None]:
+    """Return name and C of a flow's sender, and the policy that decides for it outside.
+
+    Raises LiveError if it cannot be exported, or a process outside would choose; InputError for a policy that no kernel plays.
+    """
+    name = f"flow{index}"
     try:
-        if (fair := load_ever_delay(flow.sender)) is not None:
-            return name, export_ever_delay(fair, name=name, rtt_s=rtt_s)
-        if (fourcp := load_fourcp(flow.sender)) is not None:
-            return name, export_fourcp(fourcp, name=name)
-        program, chooser, shield = load_exported(flow.sender)
-        if scenario.chooser == "kernel" and shield is not None and shield.policy is not None:
-            chooser = shield.policy
-        if chooser == USER:
-            raise LiveError(f"virtual: flow {index}: no process chooses for a virtual kernel; set chooser: kernel")
-        return name, export_bpf(program, name=name, rtt_s=rtt_s, jitter_s=flow.jitter_s, chooser=chooser)
-    except LiveError:
-        raise
+        sender = make_sender(flow.sender)
+        text = export_window(name) if isinstance(sender, PolicySender) else _export_program(name, flow, scenario)
     except CcenvError as error:
         raise LiveError(f"virtual: flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
+    return name, text, KernelPolicy(sender, scenario.mss_bytes) if isinstance(sender, PolicySender) else None
+
+
+def _export_program(name: str, flow: FlowSpec, scenario: LiveScenario) -> str:
+    rtt_s = flow.sender_rtt_s if flow.rtt_known else None
+    if (fair := load_ever_delay(flow.sender)) is not None:
+        return export_ever_delay(fair, name=name, rtt_s=rtt_s)
+    if (fourcp := load_fourcp(flow.sender)) is not None:
+        return export_fourcp(fourcp, name=name)
+    program, chooser, _ = load_flow(flow, scenario)
+    if chooser == USER:
+        raise ExportError("no process chooses for a virtual kernel; set chooser: kernel")
+    return export_bpf(program, name=name, rtt_s=rtt_s, jitter_s=flow.jitter_s, chooser=chooser)
 
 
 def make_computer(scenario: LiveScenario, folder: str | None) -> Guest:
@@ -100,7 +110,7 @@ def make_computer(scenario: LiveScenario, folder: str | None) -> Guest:
     for index, flow in enumerate(scenario.flows):
         name = kernel_cca(flow.sender)
         if name is None:
-            name, text = exported[index]
+            name, text, _ = exported[index]
             files[f"{name}.o"] = compile_bpf(text)
         elif (module := read_module(modules, f"net/ipv4/tcp_{name}.ko")) is not None:
             files[f"tcp_{name}.ko"] = module
@@ -113,4 +123,5 @@ def make_computer(scenario: LiveScenario, folder: str | None) -> Guest:
     return Guest(
         names, files, outside, "ask.c", (CPU_S, CPU_S_PER_MBIT), MEMORY_MIB, image.name.partition("-")[2], "serial",
         lambda memory_mib: [*start, "-m", str(memory_mib)],
+        {index: policy for index, (_, _, policy) in exported.items() if policy is not None},
     )  # fmt: skip

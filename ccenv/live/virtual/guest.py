@@ -6,12 +6,14 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ccenv.base.files import make_folder, write_atomic
 from ccenv.base.kernels.cache import cache_folder
+from ccenv.live.export.window import KernelPolicy
 from ccenv.live.requirements import Needs
 from ccenv.live.scenario import LiveError
 
@@ -38,6 +40,7 @@ class Guest(NamedTuple):
     release: str  # of the kernel
     console: str  # file of its folder that has its messages
     command: Callable[[int], list[str]]  # by its memory in MiB; the first one is the program
+    policies: Mapping[int, KernelPolicy] = MappingProxyType({})  # by flow, what decides outside
 
 
 def find_compiler() -> Needs:

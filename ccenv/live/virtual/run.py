@@ -30,6 +30,7 @@ from ccenv.base.interrupts import stopping
 from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes, socket_buffer_bytes
 from ccenv.live.emulator.layout import STAMPED
 from ccenv.live.emulator.loop import serve
+from ccenv.live.export.window import TALK_DTYPE
 from ccenv.live.requirements import Needs
 from ccenv.live.result import LiveResult
 from ccenv.live.run import as_scenario, run_arrays
@@ -202,6 +203,7 @@ def run_virtual(
         memory.run["base_ns"] = 1 << 62  # until the agent's hello
         for name, content in ({"initrd": pack_files(files)} | guest_kind.outside).items():
             write_atomic(folder / name, content)
+        talk = np.memmap(folder / "shared", TALK_DTYPE, "r+", shape=1) if guest_kind.policies else np.zeros(1, TALK_DTYPE)
         guest_ends = (near_guest, far_guest, question_guest, answer_guest)
         guest = _start_guest(folder, guest_ends, scenario, cpu_s, guest_kind)
         threading.Thread(target=_end_all, args=(guest.pid,), daemon=True).start()
@@ -212,7 +214,9 @@ def run_virtual(
             for end in guest_ends:
                 end.close()
             with stopping(partial(_abandon, guest.pid, folder)):  # Ctrl-C: the emulator's kernel would outlast what is left of us
-                serve(memory, question.fileno(), answer.fileno())
+                while flow := serve(memory, question.fileno(), answer.fileno()):
+                    guest_kind.policies[flow - 1].answer(talk)
+                    answer.write(bytes(24))
             ended = memory.run["log_rows"][0] >= len(memory.flow_log)
             if not ended:
                 answer.close()
@@ -225,7 +229,7 @@ def run_virtual(
         if not ended:
             late = time.perf_counter() - begin >= wall_s
             told = f"the guest reached its limit of {wall_s:g} s and was ended; -s wall_s=N allows more"
-            raise LiveError(f"virtual: {told if late else _why(status, folder / 'console', cpu_s, _cpu_s(usage))}")
+            raise LiveError(f"virtual: {told if late else _why(status, folder / guest_kind.console, cpu_s, _cpu_s(usage))}")
     used_s = _cpu_s(usage) + time.process_time() - own
     header = {
         "device": "virtual", "privileges": "none", "realtime": False, "kernel": guest_kind.release,

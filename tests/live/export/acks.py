@@ -65,7 +65,7 @@ def host_states(program: Program, acks: np.ndarray, **options: Any) -> np.ndarra
 
 def states_of(text: str, acks: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Return what a C file makes of ACKs, as ``host_states``."""
-    library = _host_library(text)
+    library = host_library(text)
     acks = np.ascontiguousarray(acks, ACK_DTYPE)
     states = np.zeros(len(acks), dtype)
     sender = ctypes.create_string_buffer(library.ccenv_sender_bytes())
@@ -76,7 +76,7 @@ def states_of(text: str, acks: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 @cache
-def _host_library(text: str) -> ctypes.CDLL:
+def host_library(text: str) -> ctypes.CDLL:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler on this machine")
