@@ -247,14 +247,11 @@ def test_phase_portrait_of_two_flows():
         assert line[-1][0] / line[-1][1] == pytest.approx(line[0][0] / line[0][1], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "theorem", "queue", "share", "loss_pct"),
-    [
-        (("bbr1", "--flows", "10", "--buffer", "7"), 1, 437_500.0, 0.1, 0.0),
-        (("bbr1", "--flows", "10", "--buffer", "2"), 3, 250_000.0, 5 / 41, 18.0),
-        (("bbr2", "--flows", "10", "--buffer", "7"), 4, 9 / 41 * 437_500.0, 5 / 41, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "theorem", "queue", "share", "loss_pct"), [
+    (("bbr1", "--flows", "10", "--buffer", "7"), 1, 437_500.0, 0.1, 0.0),
+    (("bbr1", "--flows", "10", "--buffer", "2"), 3, 250_000.0, 5 / 41, 18.0),
+    (("bbr2", "--flows", "10", "--buffer", "7"), 4, 9 / 41 * 437_500.0, 5 / 41, 0.0),
+])  # fmt: skip
 def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss_pct, answer):
     out = answer(["ode", "equilibrium", *arguments, "--stability", "--json"])
     assert out["theorem"] == theorem and out["stability"]["verdict"] == "asymptotically stable"
