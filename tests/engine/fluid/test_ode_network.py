@@ -128,15 +128,12 @@ def test_deviations_decay_as_the_rightmost_root_says():
     assert math.pi / np.mean(np.diff(1e-3 * peaks)) == pytest.approx(root.imag, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("analysis", "change", "message"),
-    [
-        (network_equilibrium, {"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
-        (network_equilibrium, {"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
-        (network_stability, {"discipline": "drop-tail"}, "needs RED without averaging"),
-        (network_stability, {"cca": "cubic"}, "is that of reno"),
-    ],
-)
+@pytest.mark.parametrize(("analysis", "change", "message"), [
+    (network_equilibrium, {"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
+    (network_equilibrium, {"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
+    (network_stability, {"discipline": "drop-tail"}, "needs RED without averaging"),
+    (network_stability, {"cca": "cubic"}, "is that of reno"),
+])  # fmt: skip
 def test_what_has_no_equilibrium_or_linearisation(analysis, change, message):
     with pytest.raises(InputError, match=message):
         analysis(parking_lot(**change))
