@@ -151,24 +151,17 @@ def test_an_outage_stops_the_link_and_nothing_is_lost_in_it() -> None:
     assert served[20] <= served[39] <= served[20] + 1500 < served[60]
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ({"rate_mbps": 8, "rate_steps": [{"time_s": 1, "rate_mbps": 0}]}, "its rate is 0 for ever after 1 s"),
-        ({"rate_mbps": 8, "generator": {"kind": "wifi", "mean_mbps": 3}}, "a rate, or a trace or generator, not both"),
-        ({"generator": {"kind": "wify", "mean_mbps": 3}}, "wify"),
-        ({"generator": {"kind": "wifi", "mean_mbps": 0}}, "mean_mbps of 0; it must be above 0"),
-        ({"generator": {"kind": "wifi", "mean_mbps": 3, "station": 3}}, "station"),
-        ({"trace": "nowhere.csv"}, "no trace 'nowhere.csv'"),
-        ({"trace": "/etc/passwd"}, "trace"),
-        ({"trace": "leo_100", "rate_steps": [{"time_s": 1, "rate_mbps": 1}]}, "one of them is allowed"),
-        (
-            {"rate_mbps": 8, "discipline": "pie", "rate_steps": [{"time_s": 1, "rate_mbps": 0}, {"time_s": 2, "rate_mbps": 1}]},
-            "pie",
-        ),
-        ({}, "rate_Bps: missing"),
-    ],
-)
+@pytest.mark.parametrize(("link", "said"), [
+    ({"rate_mbps": 8, "rate_steps": [{"time_s": 1, "rate_mbps": 0}]}, "its rate is 0 for ever after 1 s"),
+    ({"rate_mbps": 8, "generator": {"kind": "wifi", "mean_mbps": 3}}, "a rate, or a trace or generator, not both"),
+    ({"generator": {"kind": "wify", "mean_mbps": 3}}, "wify"),
+    ({"generator": {"kind": "wifi", "mean_mbps": 0}}, "mean_mbps of 0; it must be above 0"),
+    ({"generator": {"kind": "wifi", "mean_mbps": 3, "station": 3}}, "station"),
+    ({"trace": "nowhere.csv"}, "no trace 'nowhere.csv'"), ({"trace": "/etc/passwd"}, "trace"),
+    ({"trace": "leo_100", "rate_steps": [{"time_s": 1, "rate_mbps": 1}]}, "one of them is allowed"),
+    ({"rate_mbps": 8, "discipline": "pie", "rate_steps": [{"time_s": 1, "rate_mbps": 0}, {"time_s": 2, "rate_mbps": 1}]}, "pie"),
+    ({}, "rate_Bps: missing"),
+])  # fmt: skip
 def test_wrong_links_are_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError, match=said) as error:
         run(link)
@@ -225,15 +218,11 @@ def test_environments_draw_traces_and_keep_their_state() -> None:
     assert play(task, 10) == then
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ({"generator": {"kind": {"choice": ["leo", "wifi"]}, "mean_mbps": 4}}, "kind"),
-        ({"generator": {"kind": "cellular", "mean_mbps": [0, 4]}}, "mean_mbps"),
-        ({"trace": {"choice": ["wifi_40", "wifi_41"]}}, "wifi_41"),
-        ({"trace": {"choice": [1, 2]}}, "names of traces"),
-    ],
-)
+@pytest.mark.parametrize(("link", "said"), [
+    ({"generator": {"kind": {"choice": ["leo", "wifi"]}, "mean_mbps": 4}}, "kind"),
+    ({"generator": {"kind": "cellular", "mean_mbps": [0, 4]}}, "mean_mbps"),
+    ({"trace": {"choice": ["wifi_40", "wifi_41"]}}, "wifi_41"), ({"trace": {"choice": [1, 2]}}, "names of traces"),
+])  # fmt: skip
 def test_wrong_distributions_are_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError, match=said) as error:
         task_of(2, {**DRAWN, "links": [{**link, "buffer_bdp": 2}]})
