@@ -44,88 +44,61 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
     "windows by parts": ([LINK], [OUT], interface("cwnd_delta", parameters={"step": 0.5, "pacing_gain": 1.0}), 15),
     "over a CCA": ([LINK], [OUT], interface("cwnd_exp2_over", inner="cubic"), 15),
     "beliefs": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
-        interface("rate_log2", signals="beliefs", clock={"every": "rtt"}),
-        45,
+        [{**LINK, "buffer_bytes": 90_000}], [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
+        interface("rate_log2", signals="beliefs", clock={"every": "rtt"}), 45,
     ),
     "own times": (
-        [LINK],
-        [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}, {**OUT, "rtt_s": 0.025, "start_s": 0.4}],
-        interface("rate_exp2"),
-        50,
+        [LINK], [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}, {**OUT, "rtt_s": 0.025, "start_s": 0.4}],
+        interface("rate_exp2"), 50,
     ),
     "common times": (
         [LINK],
         [{**OUT, "stop_s": 0.5}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}, {"sender": "reno", "rtt_s": 0.02, "stop_s": 0.7}],
-        interface("rate_exp2", clock={"common": True}),
-        35,
+        interface("rate_exp2", clock={"common": True}), 35,
     ),
     "acks": ([LINK], [OUT, {**OUT, "start_s": 0.1}], interface(clock={"every": "acks", "count": 10}), 30),
     "acks in bursts": (
-        [LINK],
-        [{**OUT, "receiver": {"aggregation": "interval", "aggregate_s": 0.01, "ack_every": 2}}],
-        interface("cwnd_exp2", clock={"every": "acks", "count": 3}),
-        20,
+        [LINK], [{**OUT, "receiver": {"aggregation": "interval", "aggregate_s": 0.01, "ack_every": 2}}],
+        interface("cwnd_exp2", clock={"every": "acks", "count": 3}), 20,
     ),
     "seconds": ([LINK], [{**OUT, "loss_rate": 0.05}], interface(clock={"every": "seconds", "count": 0.013}), 70),
     "smallest RTTs": (
-        [LINK],
-        [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2", clock={"every": "min_rtt"}),
-        50,
+        [LINK], [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2}], interface("cwnd_exp2", clock={"every": "min_rtt"}), 50,
     ),
     "probes": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_probe", parameters={"probe": 0.2}, clock={"every": "seconds", "count": 0.05}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_probe", parameters={"probe": 0.2}, clock={"every": "seconds", "count": 0.05}), 30,
     ),
     "a start, then an even window": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
     ),
     "a start, then a pulled window": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
     ),
     "no acks": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2"), 30),
     "no acks to wait for": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2", clock={"every": "acks"}), 2),
     "rate steps": (
-        [{**LINK, "rate_steps": [{"time_s": 0.31, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}],
-        [OUT],
-        interface(),
-        15,
+        [{**LINK, "rate_steps": [{"time_s": 0.31, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}], [OUT], interface(), 15,
     ),
     "marks": ([{**LINK, "discipline": "ecn", "threshold_packets": 5}], [OUT], interface("cwnd_exp2"), 20),
     "a transfer that ends": (
-        [LINK],
-        [{**OUT, "workload": {"kind": "finite", "size_bytes": 60_000}}, {"sender": "reno", "rtt_s": 0.02}],
-        interface("cwnd_exp2", signals=["app_left"]),
-        3,
+        [LINK], [{**OUT, "workload": {"kind": "finite", "size_bytes": 60_000}}, {"sender": "reno", "rtt_s": 0.02}],
+        interface("cwnd_exp2", signals=["app_left"]), 3,
     ),
     "batches": ([LINK], [{**OUT, "workload": {"kind": "batches", "size_bytes": 9000, "every_s": 0.11}}], interface(), 20),
     "inside a shield": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
-        interface("rate_between", signals="beliefs", clock={"every": "rtt"}),
-        45,
+        [{**LINK, "buffer_bytes": 90_000}], [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
+        interface("rate_between", signals="beliefs", clock={"every": "rtt"}), 45,
     ),
     "two inside one": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [{**OUT, "loss_rate": 0.01}, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}],
-        interface("rate_between", clock={"every": "rtt"}),
-        60,
+        [{**LINK, "buffer_bytes": 90_000}], [{**OUT, "loss_rate": 0.01}, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}],
+        interface("rate_between", clock={"every": "rtt"}), 60,
     ),
     "parking lot": (
         [{"name": "a", **LINK, "delay_s": 0.002}, {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000, "delay_s": 0.004}],
-        [{**OUT, "rtt_s": 0.03, "access_s": 0.001}, {**OUT, "route": ["a"]}],
-        interface("rate_exp2"),
-        30,
+        [{**OUT, "rtt_s": 0.03, "access_s": 0.001}, {**OUT, "route": ["a"]}], interface("rate_exp2"), 30,
     ),
 }  # fmt: skip
 
@@ -286,19 +259,15 @@ def network_of(n: int, **changes: object) -> NetworkSpec:
     return NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6, "buffer_bytes": 40 * MSS}], "flows": flows})
 
 
-@pytest.mark.parametrize(
-    ("names", "changes"),
-    [
-        (("cc_qdel", "cc_probe_drain"), {}),
-        (("cc_qdel", "cc_probe_drain"), {"receiver": {"ack_every": 4}}),
-        (("cc_qdel", "policy 1"), {"told_rtt_s": 0.014}),
-        (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
-        (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
-        (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
-        (("policy 1", "policy 2", "reno"), {"loss_rate": 0.01}),
-        (("lambda_proxy policy", "policy 2"), {"jitter": {"kind": "constant", "max_s": 0.01}}),
-    ],
-)
+@pytest.mark.parametrize(("names", "changes"), [
+    (("cc_qdel", "cc_probe_drain"), {}), (("cc_qdel", "cc_probe_drain"), {"receiver": {"ack_every": 4}}),
+    (("cc_qdel", "policy 1"), {"told_rtt_s": 0.014}),
+    (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
+    (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
+    (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
+    (("policy 1", "policy 2", "reno"), {"loss_rate": 0.01}),
+    (("lambda_proxy policy", "policy 2"), {"jitter": {"kind": "constant", "max_s": 0.01}}),
+])  # fmt: skip
 def test_beliefs_equal_the_reference(names: tuple[str, ...], changes: dict) -> None:
     """The bounds are summed in another order, so what is compared agrees to 1e-9 of its size, not to the last bit."""
     made = {"lambda_proxy policy": HeldSender("held", policy(10), "lambda", 0.06, 0.2)}
