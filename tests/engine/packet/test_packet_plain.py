@@ -69,36 +69,21 @@ def test_one_flow_over_one_plain_link(sender, rate_Bps, buffer, loss_rate, burst
     assert_same(records(fast._batch.arrays), records(slow._batch.arrays))
 
 
-@pytest.mark.parametrize(
-    ("link", "flow"),
-    [
-        ({"discipline": "codel"}, {}),
-        ({"policer": {"rate_Bps": 1e6, "burst_bytes": 1e5}}, {}),
-        ({}, {"sender": "bbr3"}),
-        ({}, {"access_s": 0.01}),
-        ({}, {"burst_s": 0.001}),
-        ({}, {"mss_bytes": 1000.0}),
-        ({}, {"reordering": {"share": 0.01, "extra_s": 0.01}}),
-        ({}, {"ack_path": {"loss_rate": 0.1}}),
-        ({}, {"jitter": {"kind": "constant", "max_s": 0.01}}),
-        ({}, {"receiver": {"aggregation": "interval", "aggregate_s": 0.01}}),
-        ({}, {"workload": {"kind": "rate", "rate_Bps": 1e5}}),
-    ],
-)
+@pytest.mark.parametrize(("link", "flow"), [
+    ({"discipline": "codel"}, {}), ({"policer": {"rate_Bps": 1e6, "burst_bytes": 1e5}}, {}), ({}, {"sender": "bbr3"}),
+    ({}, {"access_s": 0.01}), ({}, {"burst_s": 0.001}), ({}, {"mss_bytes": 1000.0}),
+    ({}, {"reordering": {"share": 0.01, "extra_s": 0.01}}), ({}, {"ack_path": {"loss_rate": 0.1}}),
+    ({}, {"jitter": {"kind": "constant", "max_s": 0.01}}), ({}, {"receiver": {"aggregation": "interval", "aggregate_s": 0.01}}),
+    ({}, {"workload": {"kind": "rate", "rate_Bps": 1e5}}),
+])  # fmt: skip
 def test_what_has_more_runs_with_all_features(link, flow) -> None:
     assert not runs_alone(engine(link, flow, 0, 0.1)._batch.arrays)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"clock": {"every": "acks", "count": 7}},
-        {"action": "cwnd_exp2", "signals": "company"},
-        {"action": "rate_log2", "signals": "beliefs"},
-        {"action": "cwnd_exp2_over", "inner": "cubic", "signals": "orca"},
-    ],
-)
+@pytest.mark.parametrize("settings", [
+    {}, {"clock": {"every": "acks", "count": 7}}, {"action": "cwnd_exp2", "signals": "company"},
+    {"action": "rate_log2", "signals": "beliefs"}, {"action": "cwnd_exp2_over", "inner": "cubic", "signals": "orca"},
+])  # fmt: skip
 def test_decisions_of_a_flow_alone(settings: dict[str, Any]) -> None:
     scenario = {
         "duration_s": 20,
