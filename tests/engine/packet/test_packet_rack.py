@@ -24,77 +24,51 @@ BATCHES = {"kind": "batches", "size_bytes": 9_000, "every_s": 0.25}
 BURSTS = {"enter": 0.02, "leave": 0.3}
 NETWORKS: dict[str, tuple[list[Any], list[Any]]] = {
     "overflow": (
-        [LINK],
-        [{"sender": s, **RACK, "start_s": 0.01 * i} for i, s in enumerate(("cubic", "bbr1", "reno:prr=1", "bbr3"))],
+        [LINK], [{"sender": s, **RACK, "start_s": 0.01 * i} for i, s in enumerate(("cubic", "bbr1", "reno:prr=1", "bbr3"))],
     ),
     "beside duplicates": ([LINK], [{"sender": "reno", **RACK}, {"sender": "reno", "rtt_s": 0.023, "start_s": 0.05}]),
-    "random loss": (
-        [LINK],
-        [
-            {"sender": "cubic", **RACK, "loss_rate": 0.03},
-            {"sender": "reno", **RACK, "loss_rate": 0.2},
-            {"sender": "bbr3", **RACK, "loss_rate": 0.1, "receiver": {"ack_every": 4}},
-        ],
-    ),
-    "bursts of losses": (
-        [LINK],
-        [
-            {"sender": "cubic", **RACK, "loss_bursts": BURSTS, "receiver": {"ack_every": 2}},
-            {"sender": "bbr1", **RACK, "loss_bursts": {**BURSTS, "loss": 0.5, "loss_between": 0.01}, "loss_rate": 0.01},
-        ],
-    ),
-    "reordering": (
-        [LINK],
-        [
-            {"sender": "cubic", **RACK, "reordering": {"share": 0.1, "extra_s": 0.007}},
-            {"sender": "bbr1", **RACK, "reordering": {"share": 0.5, "extra_s": 0.001}, "receiver": {"ack_every": 2}},
-            {"sender": "reno", **RACK, "reordering": {"share": 0.3, "extra_s": 0.05}, "jitter": {"kind": "batch", "max_s": 0.01}},
-        ],
-    ),
-    "reordering and losses": (
-        [LINK],
-        [
-            {"sender": "cubic", **RACK, "reordering": {"share": 0.02, "extra_s": 0.015}, "loss_rate": 0.02},
-            {"sender": "bbr3", **RACK, "reordering": {"share": 0.02, "extra_s": 0.015}, "loss_rate": 0.02},
-        ],
-    ),
-    "tails": (
-        [LINK],
-        [
-            {"sender": "reno", **RACK, "workload": FINITE, "loss_rate": 0.2},
-            {"sender": "cubic", **RACK, "workload": BATCHES, "loss_rate": 0.2, "receiver": {"ack_every": 2}},
-            {"sender": "bbr1", "rtt_s": 0.15, "recovery": "rack", "workload": BATCHES, "loss_rate": 0.3},
-            {"sender": "reno", **RACK, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}, "loss_rate": 0.1},
-            {"sender": "constant:rate_mbps=0.1", **RACK, "loss_rate": 0.3},
-        ],
-    ),
+    "random loss": ([LINK], [
+        {"sender": "cubic", **RACK, "loss_rate": 0.03}, {"sender": "reno", **RACK, "loss_rate": 0.2},
+        {"sender": "bbr3", **RACK, "loss_rate": 0.1, "receiver": {"ack_every": 4}},
+    ]),
+    "bursts of losses": ([LINK], [
+        {"sender": "cubic", **RACK, "loss_bursts": BURSTS, "receiver": {"ack_every": 2}},
+        {"sender": "bbr1", **RACK, "loss_bursts": {**BURSTS, "loss": 0.5, "loss_between": 0.01}, "loss_rate": 0.01},
+    ]),
+    "reordering": ([LINK], [
+        {"sender": "cubic", **RACK, "reordering": {"share": 0.1, "extra_s": 0.007}},
+        {"sender": "bbr1", **RACK, "reordering": {"share": 0.5, "extra_s": 0.001}, "receiver": {"ack_every": 2}},
+        {"sender": "reno", **RACK, "reordering": {"share": 0.3, "extra_s": 0.05}, "jitter": {"kind": "batch", "max_s": 0.01}},
+    ]),
+    "reordering and losses": ([LINK], [
+        {"sender": "cubic", **RACK, "reordering": {"share": 0.02, "extra_s": 0.015}, "loss_rate": 0.02},
+        {"sender": "bbr3", **RACK, "reordering": {"share": 0.02, "extra_s": 0.015}, "loss_rate": 0.02},
+    ]),
+    "tails": ([LINK], [
+        {"sender": "reno", **RACK, "workload": FINITE, "loss_rate": 0.2},
+        {"sender": "cubic", **RACK, "workload": BATCHES, "loss_rate": 0.2, "receiver": {"ack_every": 2}},
+        {"sender": "bbr1", "rtt_s": 0.15, "recovery": "rack", "workload": BATCHES, "loss_rate": 0.3},
+        {"sender": "reno", **RACK, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}, "loss_rate": 0.1},
+        {"sender": "constant:rate_mbps=0.1", **RACK, "loss_rate": 0.3},
+    ]),
     "long rtt": ([LINK], [{"sender": "cubic", "rtt_s": 0.45, "recovery": "rack", "loss_rate": 0.02}]),
-    "lost acks": (
-        [LINK],
-        [
-            {"sender": "cubic", **RACK, "ack_path": {"loss_rate": 0.3}},
-            {"sender": "reno", **RACK, "workload": BATCHES, "ack_path": {"loss_rate": 0.5}, "receiver": {"ack_every": 2}},
-        ],
-    ),
-    "way back": (
-        [{**LINK, "name": "down"}, {"name": "up", "rate_Bps": 3e4, "buffer_bytes": 1500}],
-        [
-            {"sender": "bbr1", **RACK, "receiver": {"ack_every": 2}, "ack_path": {"route": ["up"], "loss_rate": 0.05}},
-            {"sender": "cubic", **RACK, "reordering": {"share": 0.2, "extra_s": 0.004}, "ack_path": {"route": ["up"]}},
-        ],
-    ),
+    "lost acks": ([LINK], [
+        {"sender": "cubic", **RACK, "ack_path": {"loss_rate": 0.3}},
+        {"sender": "reno", **RACK, "workload": BATCHES, "ack_path": {"loss_rate": 0.5}, "receiver": {"ack_every": 2}},
+    ]),
+    "way back": ([{**LINK, "name": "down"}, {"name": "up", "rate_Bps": 3e4, "buffer_bytes": 1500}], [
+        {"sender": "bbr1", **RACK, "receiver": {"ack_every": 2}, "ack_path": {"route": ["up"], "loss_rate": 0.05}},
+        {"sender": "cubic", **RACK, "reordering": {"share": 0.2, "extra_s": 0.004}, "ack_path": {"route": ["up"]}},
+    ]),
     "outage": (
         [{**LINK, "rate_steps": [{"time_s": t, "rate_Bps": r} for t, r in ((0.3, 0.0), (0.75, 2e6), (1.0, 0.0), (1.2, 1e6))]}],
         [{"sender": "bbr1", **RACK}, {"sender": "cubic", **RACK}, {"sender": "reno:prr=1", **RACK, "stop_s": 1.1}],
     ),
-    "held acks": (
-        [LINK],
-        [
-            {"sender": "fixed_delay_proxy:delay_s=0.01,inner=copa", **RACK, "loss_rate": 0.05},
-            {"sender": "reno", **RACK, "receiver": {"aggregation": "batch", "aggregate_s": 0.02, "merge": True}},
-            {"sender": "bbr1", **RACK, "burst_s": 0.001, "loss_rate": 0.01},
-        ],
-    ),
+    "held acks": ([LINK], [
+        {"sender": "fixed_delay_proxy:delay_s=0.01,inner=copa", **RACK, "loss_rate": 0.05},
+        {"sender": "reno", **RACK, "receiver": {"aggregation": "batch", "aggregate_s": 0.02, "merge": True}},
+        {"sender": "bbr1", **RACK, "burst_s": 0.001, "loss_rate": 0.01},
+    ]),
 }  # fmt: skip
 
 
