@@ -21,15 +21,12 @@ SECONDS = 16.0
 KEEPS_NO_BELIEFS = AGENTS.names("packet")
 SENDERS = [n for n in AGENTS.names() if n not in KEEPS_NO_BELIEFS and isinstance(make_sender(n), ProgramSender | PolicySender)]
 RECEIVERS: dict[str, dict[str, Any]] = {
-    "every packet": {},
-    "every second packet": {"ack_every": 2},
-    "every fourth packet": {"ack_every": 4},
-    "every eighth packet": {"ack_every": 8},
-    "every fourth packet, 20 ms at most": {"ack_every": 4, "ack_timeout_s": 0.02},
+    "every packet": {}, "every second packet": {"ack_every": 2}, "every fourth packet": {"ack_every": 4},
+    "every eighth packet": {"ack_every": 8}, "every fourth packet, 20 ms at most": {"ack_every": 4, "ack_timeout_s": 0.02},
     "ACKs every 5 ms": {"aggregation": "interval", "aggregate_s": 0.005},
     "ACKs in batches of up to 20 ms": {"aggregation": "batch", "aggregate_s": 0.02, "merge": True},
     "ACKs every 40 ms": {"aggregation": "interval", "aggregate_s": 0.04},
-}
+}  # fmt: skip
 TOLD: dict[str, dict[str, Any]] = {
     "Rm 20 % too short": {"told_rtt_s": 0.8 * RTT_S},
     "Rm 10 % too short": {"told_rtt_s": 0.9 * RTT_S},
