@@ -62,17 +62,10 @@ def test_shipped_scenarios_are_valid(name: str) -> None:
 
 
 # What must come out: at least 5 times where the paper has 10, 1.5 where it has about 3.
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("copa_one_early_packet", 5.0),
-        ("two_bbr_40_80", 5.0),
-        ("reno_delack4", 1.5),
-        ("cubic_delack4", 1.5),
-        ("vivace_ack_60ms", 5.0),
-        ("allegro_loss", 5.0),
-    ],
-)
+@pytest.mark.parametrize(("name", "least"), [
+    ("copa_one_early_packet", 5.0), ("two_bbr_40_80", 5.0), ("reno_delack4", 1.5), ("cubic_delack4", 1.5),
+    ("vivace_ack_60ms", 5.0), ("allegro_loss", 5.0),
+])  # fmt: skip
 def test_starvation_has_the_direction_and_size_of_the_paper(name: str, least: float) -> None:
     summary = simulate(name).summary()
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
@@ -163,38 +156,32 @@ def test_halves_of_a_range_are_apart(u: float) -> None:
     assert report - train == pytest.approx(1 / 16) and abs(train - u) <= 1 / 16
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "words"),
-    [
-        (("links", 0, "rate_mbps"), [5, 1], "links.0.rate_mbps: range must be two finite numbers, the lower one first"),
-        (("links", 0, "rate_mbps"), {"range": [0, 1], "log": True}, "above 0 with log: true"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2, 3]}, "two finite numbers"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2], "lg": True}, "Did you mean 'log'"),
-        (("links", 0, "rate_mbps"), {"choice": []}, "1 to 256 values"),
-        (("links", 0, "rate_mbps"), {"choice": [1], "log": True}, "a choice has 'choice'"),
-        (("links", 0, "rate_mbps"), {"choice": ["fast"]}, "choice must hold numbers"),
-        (("links", 0, "rate_mbps"), [-1, 1], "rate_mbps"),
-        (("links", 0, "buffer_bdp"), [1e-6, 1], "buffer_bdp"),
-        (("links", 0, "rate_mpbs"), [1, 2], "Did you mean"),
-        (("flows", 0, "access_ms"), [1, 50], "flows.0.access_ms: 50.0 cannot be drawn|flows.0.access_ms"),
-        (("flows", 0, "stop_s"), [0, 5], "stop_s"),
-        (("flows", 0, "loss_rate"), [0, 1], "loss_rate"),
-        (("flows", 0, "receiver", "ack_every"), [1, 2.5], "two whole numbers"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2], "half": "test"}, "half: it must be train or report"),
-        (("flows", 0, "rtt_ms"), {"like": 0}, "like is the index of an earlier one of flows"),
-        (("flows", 1, "rtt_ms"), {"like": 0, "times": [0, 1]}, "times: two numbers above 0"),
-        (("flows", 1, "loss_rate"), {"like": 0}, "flows.1.loss_rate: like needs a number at flows.0.loss_rate"),
-        (("flows", 1, "sender"), {"like": 0}, "like needs a number at flows.0.sender"),
-        (("flows", 1, "workload"), {"kind": {"choice": ["bulk", "rate"]}}, "only the kind of a jitter box may be a choice"),
-        (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must not be negative"),
-        (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
-        (("flows", 1, "sender"), [1, 2], "sender"),
-        (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
-        (("duration_s",), {"range": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
-        (("duration_s",), [1, 2], "duration_s"),
-        (("seed",), {"choice": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
-    ],
-)
+@pytest.mark.parametrize(("place", "value", "words"), [
+    (("links", 0, "rate_mbps"), [5, 1], "links.0.rate_mbps: range must be two finite numbers, the lower one first"),
+    (("links", 0, "rate_mbps"), {"range": [0, 1], "log": True}, "above 0 with log: true"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2, 3]}, "two finite numbers"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2], "lg": True}, "Did you mean 'log'"),
+    (("links", 0, "rate_mbps"), {"choice": []}, "1 to 256 values"),
+    (("links", 0, "rate_mbps"), {"choice": [1], "log": True}, "a choice has 'choice'"),
+    (("links", 0, "rate_mbps"), {"choice": ["fast"]}, "choice must hold numbers"),
+    (("links", 0, "rate_mbps"), [-1, 1], "rate_mbps"), (("links", 0, "buffer_bdp"), [1e-6, 1], "buffer_bdp"),
+    (("links", 0, "rate_mpbs"), [1, 2], "Did you mean"),
+    (("flows", 0, "access_ms"), [1, 50], "flows.0.access_ms: 50.0 cannot be drawn|flows.0.access_ms"),
+    (("flows", 0, "stop_s"), [0, 5], "stop_s"), (("flows", 0, "loss_rate"), [0, 1], "loss_rate"),
+    (("flows", 0, "receiver", "ack_every"), [1, 2.5], "two whole numbers"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2], "half": "test"}, "half: it must be train or report"),
+    (("flows", 0, "rtt_ms"), {"like": 0}, "like is the index of an earlier one of flows"),
+    (("flows", 1, "rtt_ms"), {"like": 0, "times": [0, 1]}, "times: two numbers above 0"),
+    (("flows", 1, "loss_rate"), {"like": 0}, "flows.1.loss_rate: like needs a number at flows.0.loss_rate"),
+    (("flows", 1, "sender"), {"like": 0}, "like needs a number at flows.0.sender"),
+    (("flows", 1, "workload"), {"kind": {"choice": ["bulk", "rate"]}}, "only the kind of a jitter box may be a choice"),
+    (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must not be negative"),
+    (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
+    (("flows", 1, "sender"), [1, 2], "sender"), (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
+    (("duration_s",), {"range": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
+    (("duration_s",), [1, 2], "duration_s"),
+    (("seed",), {"choice": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_refused_in_one_line(place: tuple[Any, ...], value: Any, words: str) -> None:
     with pytest.raises(InputError, match=words) as failure:
         read_distribution(changed(place, value), "mine.yaml")
