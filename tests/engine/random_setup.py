@@ -112,10 +112,7 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
     else:
         adversary = make_adversary(str(rng.choice(SCRIPTED)))
     run = {
-        "model": model,
-        "senders": senders,
-        "adversary": adversary,
-        "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
+        "model": model, "senders": senders, "adversary": adversary, "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
         "beliefs": SHORT_WINDOWS,
-    }
+    }  # fmt: skip
     return as_path(silent_steps * dt_s), run, silent_steps + 2 * PLAYED_RTTS * K, ring_steps
