@@ -41,11 +41,10 @@ def random_batch(rng, B, K, model):
 
 
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
-@pytest.mark.parametrize(
-    ("K", "senders", "presets"),
-    [(1, SENDERS, ("artefact", "paper")), (4, SENDERS, ("artefact", "paper")), (8, SENDERS, ("artefact", "paper")),
-     (1, ("external", "learned_nominal_u78"), ("tighter",)), (4, ("external", "learned_nominal_u78"), ("tighter",))],
-)  # fmt: skip
+@pytest.mark.parametrize(("K", "senders", "presets"), [
+    (1, SENDERS, ("artefact", "paper")), (4, SENDERS, ("artefact", "paper")), (8, SENDERS, ("artefact", "paper")),
+    (1, ("external", "learned_nominal_u78"), ("tighter",)), (4, ("external", "learned_nominal_u78"), ("tighter",)),
+])  # fmt: skip
 def test_sound_on_random_traces(model, K, senders, presets):
     """The true C, queue, queueing delay and buffer lie inside the bounds on random traces, whatever is sent."""
     rng = np.random.default_rng(100 * K + len(model))
