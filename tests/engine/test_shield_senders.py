@@ -212,14 +212,10 @@ def test_a_million_random_choices_stay_above_the_bound(bound):
 
 
 @SHIELDS
-@pytest.mark.parametrize(
-    ("chooser", "budget"),
-    [
-        ("random", 60_000),
-        pytest.param("random", 1_200_000, marks=pytest.mark.slow),
-        pytest.param("lo", 400_000, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("chooser", "budget"), [
+    ("random", 60_000), pytest.param("random", 1_200_000, marks=pytest.mark.slow),
+    pytest.param("lo", 400_000, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_no_attack_of_the_panel_finds_a_window_below_the_bound(bound, chooser, budget):
     steady = converged(bound.gamma, C_U_HIGH, QUEUE_HIGH)
     claim = Claim(bound.settle + STEPS + 1, steady, "steady state of the shield's lemmas", bound.settle)
