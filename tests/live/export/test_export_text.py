@@ -118,11 +118,10 @@ def test_the_text_is_the_same_in_every_process(tmp_path: Path) -> None:
     assert not re.search(r"@[A-Z]+@", text)
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["*/ int x; /*", "end with \\", "??/", "???/", "end with ?\\", "// */", "\u00e9 \u4e2d", "/* /* */ */", "*//*/", "**//",
-     '"; #error "'],
-)  # fmt: skip
+@pytest.mark.parametrize("source", [
+    "*/ int x; /*", "end with \\", "??/", "???/", "end with ?\\", "// */", "\u00e9 \u4e2d", "/* /* */ */", "*//*/", "**//",
+    '"; #error "',
+])  # fmt: skip
 def test_no_source_leaves_its_comment(source: str) -> None:
     """The text of a foreign program must not become code; the host compiler would refuse each of these if it did."""
     program = replace(shipped_program("cc_qdel"), source=source)
@@ -136,26 +135,20 @@ def test_no_source_leaves_its_comment(source: str) -> None:
 WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("learned_robust_d4", "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
-        ("cc_qdel -s name=my-cca", "letters, digits and _, not 'my-cca'"),
-        ("cc_qdel -s name=", "letters, digits and _, not ''"),
-        ("wide.json", "wide: coefficients need 31 bits over their common denominator; at most 28"),
-        ("copa", "'copa' is no belief program; programs: cc_qdel, cc_probe_fast, cc_probe_drain,"),
-        ("lambda_proxy:target_s=0.1,inner=cc_qdel", "'lambda_proxy:target_s=0.1,inner=cc_qdel' is no belief program"),
-        ("cc_probe_slow_k", "two programs, first cc_qdel, then cc_probe_slow_k1_alpha5"),
-        ("cc_qdell", "unknown agent 'cc_qdell'. Did you mean"),
-        ("cc_qdel --target bfp", "unknown export target 'bfp'. Did you mean 'bpf'?"),
-        ("cc_qdel -s jitter_s=-1", "-s jitter_s is '-1'"),
-        ("cc_qdel -s jitter_s=nan", "-s jitter_s is 'nan'"),
-        ("cc_qdel -s rtt_s=0", "an RTT of 0 s"),
-        ("cc_qdel -s rtt_s=inf", "-s rtt_s is 'inf'"),
-        ("cc_qdel -s rtt_s=1ms -s jitter_s=17ms", "a jitter of 0.017 s; beside an RTT of 0.001 s it must be at most 0.016 s"),
-        ("cc_qdel -o out.txt", "out.txt: give a file that ends with .c (C) or .o"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ("learned_robust_d4", "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
+    ("cc_qdel -s name=my-cca", "letters, digits and _, not 'my-cca'"), ("cc_qdel -s name=", "letters, digits and _, not ''"),
+    ("wide.json", "wide: coefficients need 31 bits over their common denominator; at most 28"),
+    ("copa", "'copa' is no belief program; programs: cc_qdel, cc_probe_fast, cc_probe_drain,"),
+    ("lambda_proxy:target_s=0.1,inner=cc_qdel", "'lambda_proxy:target_s=0.1,inner=cc_qdel' is no belief program"),
+    ("cc_probe_slow_k", "two programs, first cc_qdel, then cc_probe_slow_k1_alpha5"),
+    ("cc_qdell", "unknown agent 'cc_qdell'. Did you mean"),
+    ("cc_qdel --target bfp", "unknown export target 'bfp'. Did you mean 'bpf'?"),
+    ("cc_qdel -s jitter_s=-1", "-s jitter_s is '-1'"), ("cc_qdel -s jitter_s=nan", "-s jitter_s is 'nan'"),
+    ("cc_qdel -s rtt_s=0", "an RTT of 0 s"), ("cc_qdel -s rtt_s=inf", "-s rtt_s is 'inf'"),
+    ("cc_qdel -s rtt_s=1ms -s jitter_s=17ms", "a jitter of 0.017 s; beside an RTT of 0.001 s it must be at most 0.016 s"),
+    ("cc_qdel -o out.txt", "out.txt: give a file that ends with .c (C) or .o"),
+])  # fmt: skip
 def test_refusals_are_one_line(tmp_path, monkeypatch, refused, arguments, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wide.json").write_text(to_json(Program("wide", Leaf(WIDE))), encoding="utf-8")
@@ -341,14 +334,11 @@ def test_the_shipped_policy_decides_as_in_floating_point() -> None:
         assert whole.position([round(v * 65_536) for v in x]) / 65_536 == pytest.approx(exact, abs=2e-4)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"head": "squashed"}, "its head is squashed; mean fits"),
-        ({"weights": (np.zeros((10, 33)), np.zeros((33, 1))), "biases": (np.zeros(33), np.zeros(1))}, "a layer has 33 outputs"),
-        ({"weights": (np.full((10, 1), 5e3),), "biases": (np.zeros(1),)}, "a weight is 5000; below 4096 fit"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"head": "squashed"}, "its head is squashed; mean fits"),
+    ({"weights": (np.zeros((10, 33)), np.zeros((33, 1))), "biases": (np.zeros(33), np.zeros(1))}, "a layer has 33 outputs"),
+    ({"weights": (np.full((10, 1), 5e3),), "biases": (np.zeros(1),)}, "a weight is 5000; below 4096 fit"),
+])  # fmt: skip
 def test_a_policy_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
     plain = PolicySender("p", (np.zeros((10, 1)),), (np.zeros(1),), "tanh")
     with pytest.raises(PolicyDoesNotFit, match=words):
@@ -403,13 +393,10 @@ SENDERS = ("cc_probe_drain", "cc_qdel", "cc_probe_fast", "cc_probe_slow", "cc_pr
 
 @settings(max_examples=25)
 @given(
-    sender=st.sampled_from(SENDERS),
-    bdp_packets=st.floats(12, 200),
-    rtt_s=st.floats(0.01, 0.1),
-    buffer_bdp=st.floats(0.05, 6),
+    sender=st.sampled_from(SENDERS), bdp_packets=st.floats(12, 200), rtt_s=st.floats(0.01, 0.1), buffer_bdp=st.floats(0.05, 6),
     jitter=st.sampled_from([("none", 0.0), ("batch", 0.5), ("batch", 1.0), ("constant", 1.0), ("adversary", 1.0)]),
     known=st.booleans(),
-)
+)  # fmt: skip
 def test_bounds_hold(sender, bdp_packets, rtt_s, buffer_bdp, jitter, known):
     """C_L <= C <= C_U at every ACK, whoever sends, with jitter up to one packet per window; Rm known or measured."""
     kind, share = jitter
@@ -432,14 +419,11 @@ def test_upper_bounds_are_found(sender: str, buffer_bdp: float, jitter_s: float)
     assert lower > 0.9 and upper < 1.6
 
 
-@pytest.mark.parametrize(
-    ("sender", "rate_Bps", "buffer_bdp", "jitter_s"),
-    [
-        ("cc_probe_drain", 3e6, 0.4, 0.0), ("cc_probe_drain", 3e6, 2.0, 0.04), ("cc_probe_fast", 6e6, 0.2, 0.0),
-        ("cc_qdel", 3e6, 4.0, 0.02), ("cc_probe_slow", 1.5e6, 3.0, 0.04), ("learned_nominal_u70", 3e6, 1.0, 0.0),
-        ("learned_robust_d4", 3e6, 3.0, 0.01), ("cc_probe_qdel", 12e6, 1.0, 0.005),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sender", "rate_Bps", "buffer_bdp", "jitter_s"), [
+    ("cc_probe_drain", 3e6, 0.4, 0.0), ("cc_probe_drain", 3e6, 2.0, 0.04), ("cc_probe_fast", 6e6, 0.2, 0.0),
+    ("cc_qdel", 3e6, 4.0, 0.02), ("cc_probe_slow", 1.5e6, 3.0, 0.04), ("learned_nominal_u70", 3e6, 1.0, 0.0),
+    ("learned_robust_d4", 3e6, 3.0, 0.01), ("cc_probe_qdel", 12e6, 1.0, 0.005),
+])  # fmt: skip
 def test_bounds_are_those_of_the_reference(sender: str, rate_Bps: float, buffer_bdp: float, jitter_s: float) -> None:
     acks = recorded_acks(scenario(sender, rate_Bps, buffer_bdp, **batches(jitter_s)))
     twin = TwinBesideReference(PROGRAMS[sender], jitter_s=jitter_s)
