@@ -56,15 +56,10 @@ def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             run_virtual(scenario("cc_qdel"), kernel=str(folder))
 
 
-@pytest.mark.parametrize(
-    ("sender", "words"),
-    [
-        ("learned_shield_u80", "no process chooses for a virtual kernel; set chooser: kernel"),
-        ("bbr3", "is no belief program"),
-        ("fourcp_auto:first_gain=0.1", "at most 0.000976562 fits 64 bits"),
-        ("kernel:vegas", "has no congestion control 'vegas'"),
-    ],
-)
+@pytest.mark.parametrize(("sender", "words"), [
+    ("learned_shield_u80", "no process chooses for a virtual kernel; set chooser: kernel"), ("bbr3", "is no belief program"),
+    ("fourcp_auto:first_gain=0.1", "at most 0.000976562 fits 64 bits"), ("kernel:vegas", "has no congestion control 'vegas'"),
+])  # fmt: skip
 def test_senders_that_cannot_run_are_told(sender: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     with pytest.raises(LiveError, match=f"flow 0: .*{words}"):
