@@ -60,14 +60,9 @@ def utilisation(result: LiveResult) -> float:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(
-    ("cca", "device"),
-    [
-        ("cubic", "tun"),
-        pytest.param("bbr", "tun", marks=pytest.mark.slow),
-        pytest.param("cubic", "packet", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("cca", "device"), [
+    ("cubic", "tun"), pytest.param("bbr", "tun", marks=pytest.mark.slow), pytest.param("cubic", "packet", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_kernel_fills_the_link(cca: str, device: str) -> None:
     if cca not in available_controls():
         pytest.skip(f"this kernel has no {cca}")
