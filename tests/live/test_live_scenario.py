@@ -52,42 +52,30 @@ def data(link: dict[str, Any] | None = None, flow: dict[str, Any] | None = None,
     return {"links": [{**LINK, **(link or {})}], "flows": [{**FLOW, **(flow or {})}], "duration_s": 2, **more}
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
-        (
-            data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}),
-            "flows.0.workload.kind 'web' is not emulated",
-        ),
-        (data(link={"rate_mbps": 5000}), "at most 1000 is"),
-        (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
-        (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"),
-        (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
-        (data(log_s=1e-5), "log_s 1e-05 is not emulated; at least 0.001 is"),
-        (
-            {**data(), "flows": [{**FLOW, "jitter": {**BOX, "adversary": "network_drain"}}] * 2},
-            "flows.0.jitter.adversary: network_drain was trained on another number of flows than 2",
-        ),
-        (
-            data(flow={"jitter": {**BOX, "adversary": "network_drain"}}, steps_per_rtt=16),
-            "steps_per_rtt 16 is not emulated; with a learned adversary 8 is",
-        ),
-        (data(flow={"jitter": BOX, "loss_rate": 0.1}, model="ccac"), "flows.0.loss_rate 0.1 is not emulated; 0 is in ccac"),
-        (data(flow={"receiver": {"quick_acks": 9}}), "flows.0.receiver.quick_acks 9 is not emulated; the kernel decides"),
-        (data(flow={"recovery": "rack"}), "flows.0.recovery is not emulated; leave it out"),
-        (data(flow={"reordering": {"share": 0.1, "extra_ms": 1}}), "flows.0.reordering is not emulated; leave it out"),
-        (data(model="ccac"), "model ccac needs jitter of kind adversary"),
-        (data(flow={"sender": "kernel:"}), "the kernel's names have 1 to 15 letters"),
-        (data(flow={"sender": "kernel:no/such"}), "the kernel's names have 1 to 15 letters"),
-        ({**data(), "links": [LINK, {**LINK, "name": "b"}]}, "one link is"),
-        ({**data(), "flows": [FLOW] * 17}, "at most 16 are"),
-        (
-            {**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "jitter": {**BOX, "adversary": "batch"}}]},
-            "different adversaries",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
+    (data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}), "flows.0.workload.kind 'web' is not emulated"),
+    (data(link={"rate_mbps": 5000}), "at most 1000 is"), (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
+    (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"), (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
+    (data(log_s=1e-5), "log_s 1e-05 is not emulated; at least 0.001 is"),
+    (
+        {**data(), "flows": [{**FLOW, "jitter": {**BOX, "adversary": "network_drain"}}] * 2},
+        "flows.0.jitter.adversary: network_drain was trained on another number of flows than 2",
+    ),
+    (
+        data(flow={"jitter": {**BOX, "adversary": "network_drain"}}, steps_per_rtt=16),
+        "steps_per_rtt 16 is not emulated; with a learned adversary 8 is",
+    ),
+    (data(flow={"jitter": BOX, "loss_rate": 0.1}, model="ccac"), "flows.0.loss_rate 0.1 is not emulated; 0 is in ccac"),
+    (data(flow={"receiver": {"quick_acks": 9}}), "flows.0.receiver.quick_acks 9 is not emulated; the kernel decides"),
+    (data(flow={"recovery": "rack"}), "flows.0.recovery is not emulated; leave it out"),
+    (data(flow={"reordering": {"share": 0.1, "extra_ms": 1}}), "flows.0.reordering is not emulated; leave it out"),
+    (data(model="ccac"), "model ccac needs jitter of kind adversary"),
+    (data(flow={"sender": "kernel:"}), "the kernel's names have 1 to 15 letters"),
+    (data(flow={"sender": "kernel:no/such"}), "the kernel's names have 1 to 15 letters"),
+    ({**data(), "links": [LINK, {**LINK, "name": "b"}]}, "one link is"), ({**data(), "flows": [FLOW] * 17}, "at most 16 are"),
+    ({**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "jitter": {**BOX, "adversary": "batch"}}]}, "different adversaries"),
+])  # fmt: skip
 def test_what_is_not_emulated_is_named(given: dict[str, Any], words: str) -> None:
     with pytest.raises(LiveError) as caught:
         read_live_scenario(given)
@@ -95,16 +83,10 @@ def test_what_is_not_emulated_is_named(given: dict[str, Any], words: str) -> Non
     assert str(caught.value).startswith("live: ")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        data(model="strong"),
-        data(device="wire"),
-        data(packets_per_burst=-1),
-        data(steps_per_rtt=0),
-        data(flow={"jitter": {**BOX, "adversary": "nobody"}}),
-    ],
-)
+@pytest.mark.parametrize("given", [
+    data(model="strong"), data(device="wire"), data(packets_per_burst=-1), data(steps_per_rtt=0),
+    data(flow={"jitter": {**BOX, "adversary": "nobody"}}),
+])  # fmt: skip
 def test_bad_values_are_input_errors(given: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         read_live_scenario(given)
@@ -202,28 +184,17 @@ def result(late_s: float = 1e-4, overruns: int = 0, rows: int = 0, who: int = MA
     flows = np.zeros(1, FLOW_DTYPE)
     flows["finished_s"] = np.inf
     arrays = {
-        "run": run,
-        "flows": flows,
-        "flow_log": np.zeros((201, 1), [(name, "<f8") for name in FLOW_LOG]),
-        "link_log": np.zeros((201, 1), [(name, "<f8") for name in LINK_LOG]),
-        "events": np.zeros((0, EVENT_STRIDE)),
-        "errors": np.array([10, 50, 900]),
-        "error_counts": np.array([50, 49, 1]),
-        "stalls": np.zeros(len(STALLS), STALL_DTYPE),
+        "run": run, "flows": flows, "flow_log": np.zeros((201, 1), [(name, "<f8") for name in FLOW_LOG]),
+        "link_log": np.zeros((201, 1), [(name, "<f8") for name in LINK_LOG]), "events": np.zeros((0, EVENT_STRIDE)),
+        "errors": np.array([10, 50, 900]), "error_counts": np.array([50, 49, 1]), "stalls": np.zeros(len(STALLS), STALL_DTYPE),
         "tokens": np.zeros(1),
-    }
+    }  # fmt: skip
     if late_s > wanted.limit_s:
         arrays["stalls"][who] = (1, late_s)
     header = {
-        "device": "tun",
-        "privileges": "root",
-        "realtime": True,
-        "kernel": "6.18",
-        "busy_share": 0.1,
-        "wall_s": 2.0,
-        "device_drops": 0,
-        "steal_s": 0.25,
-    }
+        "device": "tun", "privileges": "root", "realtime": True, "kernel": "6.18", "busy_share": 0.1, "wall_s": 2.0,
+        "device_drops": 0, "steal_s": 0.25,
+    }  # fmt: skip
     return LiveResult.of(wanted, header, arrays, [None])
 
 
@@ -260,17 +231,13 @@ def test_late_runs_are_tried_again_and_told(monkeypatch: pytest.MonkeyPatch) -> 
         valid_run(wanted, 0)
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "words"),
-    [
-        ({"late_s": 0.018}, "packets were written up to 18 ms late (limit 1.25 ms); other processes held the core; the machine"),
-        ({"late_s": 0.0078, "who": HOST}, "packets were written up to 7.8 ms late (limit 1.25 ms); the host took the core for 7"),
-        ({"late_s": 0.0078, "who": BACKLOG}, "more was due at once than this machine writes"),
-        ({"late_s": 0.0078, "who": UNKNOWN}, "the machine was busy, or its host"),
-        ({"overruns": 3}, "3 packets found no room"),
-        ({"rows": 5}, "the packet log was full; 5 rows are missing"),
-    ],
-)
+@pytest.mark.parametrize(("spoilt", "words"), [
+    ({"late_s": 0.018}, "packets were written up to 18 ms late (limit 1.25 ms); other processes held the core; the machine"),
+    ({"late_s": 0.0078, "who": HOST}, "packets were written up to 7.8 ms late (limit 1.25 ms); the host took the core for 7"),
+    ({"late_s": 0.0078, "who": BACKLOG}, "more was due at once than this machine writes"),
+    ({"late_s": 0.0078, "who": UNKNOWN}, "the machine was busy, or its host"), ({"overruns": 3}, "3 packets found no room"),
+    ({"rows": 5}, "the packet log was full; 5 rows are missing"),
+])  # fmt: skip
 def test_a_spoilt_run_says_why(spoilt: dict[str, Any], words: str) -> None:
     run = result(**spoilt)
     assert not run.valid
@@ -431,16 +398,13 @@ def test_the_kernel_refuses_what_leaves_its_memory() -> None:
     assert "BEGIN PROG LOAD LOG" in caught.value.log
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["live", "nosuch"], "live scenario 'nosuch'"),
-        (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
-        (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
-        (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
-        (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["live", "nosuch"], "live scenario 'nosuch'"),
+    (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
+    (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
+    (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
+    (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
+])  # fmt: skip
 def test_the_command_line_says_it_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
     assert cli.main(arguments) == 2
     told = capsys.readouterr().err.strip()
