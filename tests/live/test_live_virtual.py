@@ -210,15 +210,10 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         refused(["bench", "run", name, "-s", "half_width=0"], "leave out -s half_width")
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"utilisation": "x"}, "utilisation"),
-        ({"queue": 1e300}, "queue"),
-        ({"loss": None}, "loss"),
-        ({"shares": [0.5]}, "the run 'alone/reno/0' has 1 shares; its flows are 1"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "words"), [
+    ({"utilisation": "x"}, "utilisation"), ({"queue": 1e300}, "queue"), ({"loss": None}, "loss"),
+    ({"shares": [0.5]}, "the run 'alone/reno/0' has 1 shares; its flows are 1"),
+])  # fmt: skip
 def test_damaged_records_are_told(
     tmp_path: Path, changed: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
