@@ -73,17 +73,12 @@ def test_a_worker_refuses_another_content(tmp_path: Path) -> None:
         require_metric(OwnMetric(own.name, own.spec, "0" * 64))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = 1\n", "defines no metric"),
-        (GOT.replace("DIRECTION", "DIREKTION"), "DIRECTION missing"),
-        (GOT.replace('"higher"', '"up"'), "DIRECTION is 'up'"),
-        (GOT.replace("of_run(window)", "of_run()"), r"got\.py:5: of_run\(\) must take \(window\)"),
-        ("1 / 0\n", r"got\.py:1: ZeroDivisionError"),
-        ("of_run = 3\nDIRECTION = 'lower'\n", "not a function"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("x = 1\n", "defines no metric"), (GOT.replace("DIRECTION", "DIREKTION"), "DIRECTION missing"),
+    (GOT.replace('"higher"', '"up"'), "DIRECTION is 'up'"),
+    (GOT.replace("of_run(window)", "of_run()"), r"got\.py:5: of_run\(\) must take \(window\)"),
+    ("1 / 0\n", r"got\.py:1: ZeroDivisionError"), ("of_run = 3\nDIRECTION = 'lower'\n", "not a function"),
+])  # fmt: skip
 def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         load_metric(write(tmp_path, text))
