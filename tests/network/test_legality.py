@@ -34,12 +34,9 @@ SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 def varied(model: str, seed: int, **keywords: object) -> Trace:
     """Return a legal trace whose options follow from the seed."""
     options: dict = {
-        "n_flows": 1 + seed % 3,
-        "steps_per_rtt": (1, 2, 4, 8)[seed % 4],
-        "buffer_bdp": (0.3, 1.0, math.inf)[seed % 5 % 3],
-        "red": seed % 5 == 4,
-        "loss_budget": 0.05 * (seed % 2),
-    }
+        "n_flows": 1 + seed % 3, "steps_per_rtt": (1, 2, 4, 8)[seed % 4], "buffer_bdp": (0.3, 1.0, math.inf)[seed % 5 % 3],
+        "red": seed % 5 == 4, "loss_budget": 0.05 * (seed % 2),
+    }  # fmt: skip
     return legal_trace(model, seed, **(options | keywords))
 
 
@@ -106,15 +103,10 @@ def test_single_flow_breaks_are_named_too() -> None:
 
 
 @given(
-    model=st.sampled_from(MODEL_NAMES),
-    seed=st.integers(0, 10_000),
-    curve=st.sampled_from(["A", "L", "L_free", "S", "G", "link_rate_Bps"]),
-    row=st.integers(0, 24),
-    flow=st.integers(0, 1),
-    size=st.floats(-1.0, 4.5),
-    up=st.booleans(),
-    onwards=st.booleans(),
-)
+    model=st.sampled_from(MODEL_NAMES), seed=st.integers(0, 10_000),
+    curve=st.sampled_from(["A", "L", "L_free", "S", "G", "link_rate_Bps"]), row=st.integers(0, 24), flow=st.integers(0, 1),
+    size=st.floats(-1.0, 4.5), up=st.booleans(), onwards=st.booleans(),
+)  # fmt: skip
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_agrees_with_the_exact_reference(
     *, model: str, seed: int, curve: str, row: int, flow: int, size: float, up: bool, onwards: bool
@@ -133,12 +125,9 @@ def test_agrees_with_the_exact_reference(
 
 
 @given(
-    seed=st.integers(0, 10_000),
-    curve=st.sampled_from(["A", "L", "S", "G"]),
-    row=st.integers(1, 39),
-    size=st.floats(-1.0, 4.5),
+    seed=st.integers(0, 10_000), curve=st.sampled_from(["A", "L", "S", "G"]), row=st.integers(1, 39), size=st.floats(-1.0, 4.5),
     up=st.booleans(),
-)
+)  # fmt: skip
 @example(seed=1, curve="S", row=5, size=-1.0, up=True)
 @SETTINGS
 def test_nothing_is_free_on_the_ideal_link(seed: int, curve: str, row: int, size: float, up: bool) -> None:
@@ -287,12 +276,9 @@ def test_rate_changes_bind_from_their_time_on() -> None:
 
 
 N_STEPS = 120
-WORKLOADS = (
-    {"kind": "bulk"},
-    {"kind": "rate", "rate_Bps": 4e5},
-    {"kind": "on_off", "on_s": 0.1013, "off_s": 0.0717},
-    {"kind": "finite", "size_bytes": 2e5},
-)
+WORKLOADS = ({"kind": "bulk"}, {"kind": "rate", "rate_Bps": 4e5}, {"kind": "on_off", "on_s": 0.1013, "off_s": 0.0717}, {
+    "kind": "finite", "size_bytes": 2e5,
+})  # fmt: skip
 
 
 def engine_traces(model: str, count: int) -> Iterator[Trace]:
