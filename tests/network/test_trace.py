@@ -101,34 +101,27 @@ def test_arrays_are_copies_and_read_only(trace: Trace) -> None:
         trace.A[0] = 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"A": np.zeros((21, 3))}, r"array A has shape \(21, 3\); it must be \(21, 2\)"),
-        ({"G": np.zeros((1,))}, r"array G has shape \(1,\); it must be \(T\+1,\) with at least one step"),
-        ({"G": np.zeros((3, 3))}, r"array G has shape \(3, 3\)"),
-        ({"S": np.full((21, 2), np.nan)}, r"array S is nan at \(0, 0\); it must be finite"),
-        ({"link_rate_Bps": np.full(21, np.inf)}, r"array link_rate_Bps is inf at \(0,\)"),
-        ({"rate_Bps": np.full((21, 2), np.nan)}, r"array rate_Bps is nan at \(0, 0\); it must be a number or infinite"),
-        ({"L": [["x"]]}, "array L does not hold numbers"),
-        ({"beliefs": {"C_L": np.zeros((21, 1))}}, r"array beliefs\['C_L'\] has shape"),
-        ({"beliefs": {"C L": np.zeros((21, 2))}}, "belief name 'C L' is not allowed"),
-        ({"beliefs": {"C_L": np.full((21, 2), np.nan)}}, r"beliefs\['C_L'\] is nan"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"A": np.zeros((21, 3))}, r"array A has shape \(21, 3\); it must be \(21, 2\)"),
+    ({"G": np.zeros((1,))}, r"array G has shape \(1,\); it must be \(T\+1,\) with at least one step"),
+    ({"G": np.zeros((3, 3))}, r"array G has shape \(3, 3\)"),
+    ({"S": np.full((21, 2), np.nan)}, r"array S is nan at \(0, 0\); it must be finite"),
+    ({"link_rate_Bps": np.full(21, np.inf)}, r"array link_rate_Bps is inf at \(0,\)"),
+    ({"rate_Bps": np.full((21, 2), np.nan)}, r"array rate_Bps is nan at \(0, 0\); it must be a number or infinite"),
+    ({"L": [["x"]]}, "array L does not hold numbers"),
+    ({"beliefs": {"C_L": np.zeros((21, 1))}}, r"array beliefs\['C_L'\] has shape"),
+    ({"beliefs": {"C L": np.zeros((21, 2))}}, "belief name 'C L' is not allowed"),
+    ({"beliefs": {"C_L": np.full((21, 2), np.nan)}}, r"beliefs\['C_L'\] is nan"),
+])  # fmt: skip
 def test_refuses_arrays_that_are_no_run(trace: Trace, change: dict, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         replace(trace, **change)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "ccac2"}, "unknown model 'ccac2'. Did you mean 'ccac'"),
-        ({"senders": ("a",)}, "1 senders for a path of 2 flows"),
-        ({"dt_s": 0.02}, "dt_s is 0.02, but the path and steps_per_rtt 4 make it 0.01"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"model": "ccac2"}, "unknown model 'ccac2'. Did you mean 'ccac'"), ({"senders": ("a",)}, "1 senders for a path of 2 flows"),
+    ({"dt_s": 0.02}, "dt_s is 0.02, but the path and steps_per_rtt 4 make it 0.01"),
+])  # fmt: skip
 def test_refuses_a_header_that_does_not_fit(trace: Trace, change: dict, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         replace(trace, header=trace.header.model_copy(update=change))
