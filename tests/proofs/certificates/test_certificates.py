@@ -72,16 +72,11 @@ def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) ->
     assert [(kind, field) for kind, field, _ in report.refusals] == [("decided otherwise", "queries.pays (1)")]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda d: d.update(version=3), "version"),
-        (lambda d: d.update(format="ccenv-policy"), "format"),
-        (lambda d: d.update(note="trust me"), "note"),
-        (lambda d: d["queries"][0].pop("answer"), "answer"),
-        (lambda d: d["theorem"].update(model="strong"), "model"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda d: d.update(version=3), "version"), (lambda d: d.update(format="ccenv-policy"), "format"),
+    (lambda d: d.update(note="trust me"), "note"), (lambda d: d["queries"][0].pop("answer"), "answer"),
+    (lambda d: d["theorem"].update(model="strong"), "model"),
+])  # fmt: skip
 def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tmp_path) -> None:
     data = copy.deepcopy(genuine)
     change(data)
@@ -193,17 +188,11 @@ def cmp(text: str):
     return read_formula(text, "test", {}, {})
 
 
-@pytest.mark.parametrize(
-    ("facts", "goal", "expected"),
-    [
-        (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True),
-        (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
-        (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True),
-        (["C_L <= 1/3"], "C_L <= 1/4", False),
-        (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True),
-        (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
-    ],
-)
+@pytest.mark.parametrize(("facts", "goal", "expected"), [
+    (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True), (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
+    (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True), (["C_L <= 1/3"], "C_L <= 1/4", False),
+    (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True), (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
+])  # fmt: skip
 def test_reasoning_by_elimination(facts, goal, expected) -> None:
     assert follows([cmp(fact) for fact in facts], cmp(goal)) is expected
 
@@ -280,17 +269,11 @@ def test_the_prover_composes_what_every_trace_assumes() -> None:
 EXPANDING = [*(f"(let ((x{k + 1} (or x{k} (and x{k} (> C_L_0 {k}.0))))) " for k in range(300))]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "(let ((x0 (> C_L_0 0.0))) " + "".join(EXPANDING) + "x300" + ")" * 301,
-        "(> " + "(let ((y (+ C_L_0 1.0))) " * 20 + "(ite (> y 0.0) y (- y))" + ")" * 20 + " 0.0)",
-        "(let 3 true)",
-        "(let ((x)) true)",
-        "(let ((x true)))",
-        "(let (x true) true)",
-    ],
-)
+@pytest.mark.parametrize("body", [
+    "(let ((x0 (> C_L_0 0.0))) " + "".join(EXPANDING) + "x300" + ")" * 301,
+    "(> " + "(let ((y (+ C_L_0 1.0))) " * 20 + "(ite (> y 0.0) y (- y))" + ")" * 20 + " 0.0)", "(let 3 true)", "(let ((x)) true)",
+    "(let ((x true)))", "(let (x true) true)",
+])  # fmt: skip
 def test_texts_that_grow_or_break_are_refused(body, genuine) -> None:
     def more(data: dict[str, Any]) -> None:
         query = query_of(data, "stays true")
