@@ -147,20 +147,13 @@ def _said(data: Data) -> None:
     data["statement"] = data["statement"].replace("at least 0.65", "at least 0.95")
 
 
-@pytest.mark.parametrize(
-    ("change", "lemma"),
-    [
-        (_drop, "L3 peak 7"),
-        (_twice, "queries"),
-        (_said, "statement"),
-        (lambda data: data["assumptions"].pop(2), "assumptions"),
-        (lambda data: data["queries"][9].update(answer="sat"), "L3 tables 0"),
-        (lambda data: data["queries"][9].update(smtlib="(check-sat)\n"), "L3 tables 0"),
-        (lambda data: data["queries"][9].update(lemma="L3 peak 99"), "L3 peak 99"),
-        (lambda data: data["tables"]["low"].pop(), "L3 tables"),
-        (lambda data: data["tables"]["w"].reverse(), "L3 tables"),
-    ],
-)
+@pytest.mark.parametrize(("change", "lemma"), [
+    (_drop, "L3 peak 7"), (_twice, "queries"), (_said, "statement"), (lambda data: data["assumptions"].pop(2), "assumptions"),
+    (lambda data: data["queries"][9].update(answer="sat"), "L3 tables 0"),
+    (lambda data: data["queries"][9].update(smtlib="(check-sat)\n"), "L3 tables 0"),
+    (lambda data: data["queries"][9].update(lemma="L3 peak 99"), "L3 peak 99"),
+    (lambda data: data["tables"]["low"].pop(), "L3 tables"), (lambda data: data["tables"]["w"].reverse(), "L3 tables"),
+])  # fmt: skip
 def test_changed_words_and_queries_are_refused(genuine, change, lemma):
     data = json.loads(json.dumps(genuine))
     change(data)
@@ -186,16 +179,9 @@ def test_logarithms_are_bounded(value):
     assert 0 < high - low <= Fraction(2, 10**12) or value == "1"
 
 
-@pytest.mark.parametrize(
-    ("coefficients", "positive", "at_least_zero"),
-    [
-        ((1,), True, True),
-        ((-1, 2), False, False),
-        ((1, -2, 1), False, True),
-        ((2, -2, 1), True, True),
-        ((1, -3, 2), False, False),
-    ],
-)
+@pytest.mark.parametrize(("coefficients", "positive", "at_least_zero"), [
+    ((1,), True, True), ((-1, 2), False, False), ((1, -2, 1), False, True), ((2, -2, 1), True, True), ((1, -3, 2), False, False),
+])  # fmt: skip
 def test_positive_polynomials(coefficients, positive, at_least_zero):
     """On [0, 1]; (1 - w)^2 touches 0 at the end, (1 - w)(1 - 2w) is below 0 inside."""
     part = tuple(map(Fraction, coefficients))
