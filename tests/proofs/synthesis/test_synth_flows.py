@@ -34,15 +34,10 @@ def _task(then: dict, otherwise: dict, flows: int = 2) -> Task:
     return Task(SETTING, GOALS, _program(then, otherwise), 60, flows=flows)
 
 
-@pytest.mark.parametrize(
-    ("then", "otherwise", "claim"),
-    [
-        ({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, ""),
-        ({"C_L": "1/2"}, {"C_L": 2}, "fairness"),
-        ({"MSS/Rm": 1}, {"MSS/Rm": 1}, "utilisation"),
-        ({"rate": 1, "MSS/Rm": 1}, {"rate": 1, "MSS/Rm": 1}, NEVER_REPEATS),
-    ],
-)
+@pytest.mark.parametrize(("then", "otherwise", "claim"), [
+    ({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, ""), ({"C_L": "1/2"}, {"C_L": 2}, "fairness"),
+    ({"MSS/Rm": 1}, {"MSS/Rm": 1}, "utilisation"), ({"rate": 1, "MSS/Rm": 1}, {"rate": 1, "MSS/Rm": 1}, NEVER_REPEATS),
+])  # fmt: skip
 def test_what_is_fair(then: dict, otherwise: dict, claim: str) -> None:
     """Additive increase with halving on delay shares the link; rates in proportion to what was once delivered do not."""
     said = decide(_task(then, otherwise))
