@@ -31,12 +31,9 @@ from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MI
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 BASE: dict[str, Any] = {
-    "name": "mine",
-    "title": "small",
-    "network": {"model": "ccac"},
-    "T": 5,
+    "name": "mine", "title": "small", "network": {"model": "ccac"}, "T": 5,
     "template": {"rates": 2, "rate": {"C_L": [0, 1, 2]}, "conditions": [{"qdel_L": [-1, 0, 1], "Rm": [-1, 0, 1]}]},
-}
+}  # fmt: skip
 
 
 def _with(part: str, **changes: Any) -> dict[str, Any]:
@@ -47,23 +44,18 @@ def _template(**changes: Any) -> dict[str, Any]:
     return _with("template", **changes)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (_with("objectives", inflight="1/0 MSS"), "a number such as 1"),
-        (_with("network", buffer="1e30"), "at most 1000"),
-        (_with("network", buffer="1/100000007"), "a multiple of 1/"),
-        (_with("network", sent_before="3 MSS", delay_rule="artefact"), "needs network.delay_rule sound"),
-        (_with("beliefs", upper="exact"), "unknown key 'beliefs.upper'"),
-        (_template(rate={"C_L": [0, 10**30]}), "sum up to at most 16"),
-        (_template(rate={"C_U": [1]}), "C_U is not searched over"),
-        (_template(conditions=[{"q_U": [1], "MSS": [-1]}]), "MSS is not searched over"),
-        (_template(conditions=[{"qdel_U": [1], "Rm": [-1]}]), "qdel_U is not searched over"),
-        (_template(conditions=[{"qdel_L": [1], "Rm": [-3]}]) | {"network": {"delay_rule": "artefact"}, "T": 4}, "up to 2 Rm"),
-        (_with("limits", call_s=float("inf")), "less than or equal to 1000000"),
-        (_template(conditions=[{"qdel_L": ["1/2"], "Rm": [-3]}]), "up to 4 Rm, got qdel_L 1/2 with Rm -3"),
-    ],
-)
+@pytest.mark.parametrize(("data", "said"), [
+    (_with("objectives", inflight="1/0 MSS"), "a number such as 1"), (_with("network", buffer="1e30"), "at most 1000"),
+    (_with("network", buffer="1/100000007"), "a multiple of 1/"),
+    (_with("network", sent_before="3 MSS", delay_rule="artefact"), "needs network.delay_rule sound"),
+    (_with("beliefs", upper="exact"), "unknown key 'beliefs.upper'"),
+    (_template(rate={"C_L": [0, 10**30]}), "sum up to at most 16"), (_template(rate={"C_U": [1]}), "C_U is not searched over"),
+    (_template(conditions=[{"q_U": [1], "MSS": [-1]}]), "MSS is not searched over"),
+    (_template(conditions=[{"qdel_U": [1], "Rm": [-1]}]), "qdel_U is not searched over"),
+    (_template(conditions=[{"qdel_L": [1], "Rm": [-3]}]) | {"network": {"delay_rule": "artefact"}, "T": 4}, "up to 2 Rm"),
+    (_with("limits", call_s=float("inf")), "less than or equal to 1000000"),
+    (_template(conditions=[{"qdel_L": ["1/2"], "Rm": [-3]}]), "up to 4 Rm, got qdel_L 1/2 with Rm -3"),
+])  # fmt: skip
 def test_what_the_integers_do_not_hold_is_refused_in_one_line(data, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(yaml.safe_dump(data))
