@@ -67,12 +67,10 @@ def test_key_counts(name: str, keys: int, candidates: int, whole: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
-     ("g7_large_no_loss", 4),
-     ("g6", 20), ("g6_kept", 16), ("g4_arbitrary", 0), ("g4_small", 0)],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "keys"), [
+    ("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
+    ("g7_large_no_loss", 4), ("g6", 20), ("g6_kept", 16), ("g4_arbitrary", 0), ("g4_small", 0),
+])  # fmt: skip
 def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_path: Path) -> None:
     answer = _answer(name, tmp_path)
     assert answer["complete"] and answer["keys"] == keys
@@ -166,11 +164,10 @@ def test_a_planted_unsound_pruning_is_caught(name: str, tmp_path: Path, monkeypa
         _answer(name, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "limits", "unknown"),
-    [("g1_t5", {"budget_s": 1e-6}, range(4, 5)), ("quick_four", {"budget_s": 1e-6}, range(1, 433)),
-     ("quick_four", {"classes": 3}, range(1, 433))],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "limits", "unknown"), [
+    ("g1_t5", {"budget_s": 1e-6}, range(4, 5)), ("quick_four", {"budget_s": 1e-6}, range(1, 433)),
+    ("quick_four", {"classes": 3}, range(1, 433)),
+])  # fmt: skip
 def test_what_is_not_searched_is_unknown_and_never_a_yes(name: str, limits: dict, unknown: range, tmp_path: Path) -> None:
     query = load_query(name)
     run = start(query.model_copy(update={"limits": query.limits.model_copy(update=limits)}), tmp_path)
@@ -220,52 +217,41 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
         assert not Journal(tmp_path, "query", reuse=True, code="code").lines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
-        (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
-        (["quick", "-s", "report=page.txt"], "ends in '.html'"),
-        (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
-        (["quick", "--jobs", "0"], "1 to 256"),
-        (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
-        (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
-        (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"),
-        (["quick_two_flows", "-s", "plain=true"], "takes one flow"),
-        (["g1_t55"], "g1_t5"),
-        (["g1_t5", "--lemmas", "5"], "--bounds N"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
+    (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
+    (["quick", "-s", "report=page.txt"], "ends in '.html'"), (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
+    (["quick", "--jobs", "0"], "1 to 256"), (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
+    (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
+    (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"), (["quick_two_flows", "-s", "plain=true"], "takes one flow"),
+    (["g1_t55"], "g1_t5"), (["g1_t5", "--lemmas", "5"], "--bounds N"),
+])  # fmt: skip
 def test_bad_arguments_end_with_one_line(arguments, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(["synth", *arguments], said)
 
 
-@pytest.mark.parametrize(
-    ("shipped", "old", "new", "said"),
-    [
-        ("g2", "inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
-        ("g2", "large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),
-        ("g2", "      MSS/Rm: [-2, -1, 0, 1, 2]", "      qdel_L: [1]", "mixed units"),
-        ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: []", "no candidates"),
-        ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: [1/3]", "multiples of 1/2"),
-        ("g2", "buffer: small", "buffer: infinite", "need a finite buffer"),
-        ("g2", "delay_rule: artefact", "delay_rul: artefact", "Did you mean 'delay_rule'"),
-        ("g2", "T: 11", "T: 99", "less than or equal to 16"),
-        ("g2", "T: 11", "T: 11\nlimits: {classes: 100}", "limits.classes is 100"),
-        ("g6", "beliefs:\n", "beliefs:\n  timeouts: artefact\n", "C_L_lambda or q_U have none"),
-        ("g6", "lambda_delay: seen", "lambda_delay: guessed", "beliefs.lambda_delay"),
-        ("g7_arbitrary", "C_U: [-2, -3/2, -1, 0, 1, 3/2, 2]", "C_U: [-3, -2, -3/2, -1, 0, 1, 3/2, 2, 3]", "at most 64"),
-        ("g7_arbitrary", "MSS/Rm: [-1, 0, 1]", "q_U/Rm: [0, 1]", "also reads q_U/Rm"),
-        ("g7_arbitrary", "transient: falls", "transient: none", "needs objectives.transient"),
-        ("quick_two_flows", "  fairness: 2\n", "", "two flows need objectives.fairness"),
-        ("quick_two_flows", "  fairness: 2\n", "  fairness: 1/2\n", "greater than or equal to 1"),
-        ("quick_two_flows", "flows: 2\n", "", "one flow has none"),
-        ("quick_two_flows", "flows: 2\n", "flows: 3\n", "less than or equal to 2"),
-        ("quick_two_flows", "buffer: infinite", "buffer: small", "two flows need network"),
-        ("quick_two_flows", "C_L: [0, 2]", "C_L_lambda: [0, 2]", "C_L_lambda has no meaning"),
-    ],
-)
+@pytest.mark.parametrize(("shipped", "old", "new", "said"), [
+    ("g2", "inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
+    ("g2", "large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),
+    ("g2", "      MSS/Rm: [-2, -1, 0, 1, 2]", "      qdel_L: [1]", "mixed units"),
+    ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: []", "no candidates"), ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: [1/3]", "multiples of 1/2"),
+    ("g2", "buffer: small", "buffer: infinite", "need a finite buffer"),
+    ("g2", "delay_rule: artefact", "delay_rul: artefact", "Did you mean 'delay_rule'"),
+    ("g2", "T: 11", "T: 99", "less than or equal to 16"),
+    ("g2", "T: 11", "T: 11\nlimits: {classes: 100}", "limits.classes is 100"),
+    ("g6", "beliefs:\n", "beliefs:\n  timeouts: artefact\n", "C_L_lambda or q_U have none"),
+    ("g6", "lambda_delay: seen", "lambda_delay: guessed", "beliefs.lambda_delay"),
+    ("g7_arbitrary", "C_U: [-2, -3/2, -1, 0, 1, 3/2, 2]", "C_U: [-3, -2, -3/2, -1, 0, 1, 3/2, 2, 3]", "at most 64"),
+    ("g7_arbitrary", "MSS/Rm: [-1, 0, 1]", "q_U/Rm: [0, 1]", "also reads q_U/Rm"),
+    ("g7_arbitrary", "transient: falls", "transient: none", "needs objectives.transient"),
+    ("quick_two_flows", "  fairness: 2\n", "", "two flows need objectives.fairness"),
+    ("quick_two_flows", "  fairness: 2\n", "  fairness: 1/2\n", "greater than or equal to 1"),
+    ("quick_two_flows", "flows: 2\n", "", "one flow has none"),
+    ("quick_two_flows", "flows: 2\n", "flows: 3\n", "less than or equal to 2"),
+    ("quick_two_flows", "buffer: infinite", "buffer: small", "two flows need network"),
+    ("quick_two_flows", "C_L: [0, 2]", "C_L_lambda: [0, 2]", "C_L_lambda has no meaning"),
+])  # fmt: skip
 def test_bad_queries_end_with_one_line(shipped, old, new, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     text = (Path(run_module.__file__).parents[2] / "configs" / "synth" / f"{shipped}.yaml").read_text()
@@ -372,10 +358,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 HOSTILE = {
-    "a_list": [],
-    "no_kind": {},
-    "kind_of_a_list": {"kind": []},
-    "unknown_kind": {"kind": "verdict"},
+    "a_list": [], "no_kind": {}, "kind_of_a_list": {"kind": []}, "unknown_kind": {"kind": "verdict"},
     "calls_below_0": {"kind": "foundation", "calls": -1, "seconds": 0.1},
     "calls_true": {"kind": "foundation", "calls": True, "seconds": 0.1},
     "seconds_as_text": {"kind": "foundation", "calls": 1, "seconds": "0.1"},
@@ -390,7 +373,7 @@ HOSTILE = {
     "unknown_status": GROUP | {"decisions": [DECISION | {"status": "verified"}]},
     "decision_of_no_class": GROUP | {"decisions": [{"status": "proved"}]},
     "dropped_is_no_list": {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": 4}]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
