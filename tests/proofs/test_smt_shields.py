@@ -101,15 +101,10 @@ def test_a_choice_outside_the_interval_is_refused_by_the_exact_replay():
         run.values = dict(result.values)
 
 
-@pytest.mark.parametrize(
-    ("lo", "hi", "least", "most", "verdict"),
-    [
-        ("1", "3/2", "1", "3/2", "verified"),
-        ("1", "3/2", "1", "7/5", "refuted"),
-        ("1", "3/2", "11/10", "3/2", "refuted"),
-        ("1", None, "1", "1", "verified"),
-    ],
-)
+@pytest.mark.parametrize(("lo", "hi", "least", "most", "verdict"), [
+    ("1", "3/2", "1", "3/2", "verified"), ("1", "3/2", "1", "7/5", "refuted"), ("1", "3/2", "11/10", "3/2", "refuted"),
+    ("1", None, "1", "1", "verified"),
+])  # fmt: skip
 def test_both_ends_are_the_adversarys_and_nothing_beyond_them(lo, hi, least, most, verdict):
     asked = query(constant(lo, hi), lambda v: rates(v, least, most), samples=4)
     assert Verifier(60.0).decide(asked).verdict == verdict
