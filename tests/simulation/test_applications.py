@@ -151,21 +151,17 @@ def test_a_call_that_sends_nothing() -> None:
     assert values == {"call_bitrate_mbps": 0.0, "call_on_time": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "message"),
-    [
-        (Video, {"kind": "video", "flow": "v", "ladder_Bps": (2.0, 1.0)}, "must ascend"),
-        (Video, {"kind": "video", "flow": "v", "buffer_s": 7.0}, "holds no two chunks"),
-        (Video, {"kind": "video", "flow": "v", "abr": "bolla"}, "bola"),
-        (Page, {"kind": "page", "flows": "p", "waves": ((),)}, "no objects"),
-        (
-            Page,
-            {"kind": "page", "flows": "p", "waves": (({"count": 10000, "size_bytes": 1}, {"count": 1, "size_bytes": 1}),)},
-            "10001",
-        ),
-        (Call, {"kind": "call", "flow": "c", "deadline_s": 0}, "deadline_s"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "data", "message"), [
+    (Video, {"kind": "video", "flow": "v", "ladder_Bps": (2.0, 1.0)}, "must ascend"),
+    (Video, {"kind": "video", "flow": "v", "buffer_s": 7.0}, "holds no two chunks"),
+    (Video, {"kind": "video", "flow": "v", "abr": "bolla"}, "bola"),
+    (Page, {"kind": "page", "flows": "p", "waves": ((),)}, "no objects"),
+    (
+        Page, {"kind": "page", "flows": "p", "waves": (({"count": 10000, "size_bytes": 1}, {"count": 1, "size_bytes": 1}),)},
+        "10001",
+    ),
+    (Call, {"kind": "call", "flow": "c", "deadline_s": 0}, "deadline_s"),
+])  # fmt: skip
 def test_wrong_applications_are_one_line(kind: type, data: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         validate(kind, data, "app")
