@@ -42,12 +42,9 @@ def test_bytes_are_conserved_and_bounds_hold(flows, first, second, both):
     links = [first | {"name": "a"}, second | {"name": "b"}]
     paths = [("a", "b"), ("a",), ("b",)] if both else [("a",)]
     sc = scenario(
-        [{"cca": c, "access_delay_ms": d, "path": paths[i % len(paths)]} for i, (c, d) in enumerate(flows)],
-        links=links,
-        duration_s=1.5,
-        measure_from_s=0.5,
-        step_ms=0.25,
-    )
+        [{"cca": c, "access_delay_ms": d, "path": paths[i % len(paths)]} for i, (c, d) in enumerate(flows)], links=links,
+        duration_s=1.5, measure_from_s=0.5, step_ms=0.25,
+    )  # fmt: skip
     run = simulate(sc, 0.25e-3)
     m = run.metrics
     assert m.conservation_error < 1e-9
