@@ -31,13 +31,10 @@ SENDERS = ("external", "cc_qdel", "cc_probe_drain", "cc_probe_slow", "reno", "co
 def random_batch(rng, B, K, model):
     C = 6e6 * 10 ** rng.uniform(-1.5, 1.0, B)
     return PathArrays.simple(
-        steps_per_rtt=K,
-        link_rate_Bps=C,
-        rtt_s=np.full(B, RTT_S),
+        steps_per_rtt=K, link_rate_Bps=C, rtt_s=np.full(B, RTT_S),
         jitter_steps=np.zeros(B, int) if model == "ideal" else rng.integers(0, K + 1, B),
-        buffer_bytes=C * RTT_S * 10 ** rng.uniform(-1, 1, B),
-        mss_bytes=np.full(B, 1500.0),
-    )
+        buffer_bytes=C * RTT_S * 10 ** rng.uniform(-1, 1, B), mss_bytes=np.full(B, 1500.0),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
@@ -136,12 +133,9 @@ def test_bounds_with_an_unknown_rtt_are_sound(model, name, jitter_known):
     moves[: B // 4, :40] = 0.0  # the first ones are late, so that the smallest RTT holds all of D at first
     beliefs = BeliefSettings(rtt_known=False) if jitter_known else belief_settings("untold")
     engine = CurveEngine(
-        paths,
-        model=model,
-        senders=[make_sender(name)],
-        adversary=[RecordedAdversary("random", m) for m in moves],
+        paths, model=model, senders=[make_sender(name)], adversary=[RecordedAdversary("random", m) for m in moves],
         beliefs=beliefs,
-    )
+    )  # fmt: skip
     found, longer = np.zeros(B, bool), 0
     for _ in range(steps):
         engine.advance(1)
