@@ -166,16 +166,9 @@ def lowest_windows(bound: Bound, chooser: str, n_envs: int, rtts: int) -> tuple[
     windows, lowest = 0, np.inf
     for seed, name in enumerate(names):
         engine = CurveEngine(
-            [DEEP_PATH] * n_envs,
-            model="ccac",
-            senders=[ShieldSender("c", program, chooser)],
-            adversary=make_adversary(name),
-            steps_per_rtt=1,
-            timing="smt",
-            loss_detection="oracle",
-            beliefs=belief_settings(bound.beliefs),
-            seed=seed,
-        )
+            [DEEP_PATH] * n_envs, model="ccac", senders=[ShieldSender("c", program, chooser)], adversary=make_adversary(name),
+            steps_per_rtt=1, timing="smt", loss_detection="oracle", beliefs=belief_settings(bound.beliefs), seed=seed,
+        )  # fmt: skip
         seen = []
         for _ in range(rtts):
             engine.advance(1)
