@@ -177,12 +177,9 @@ def test_command_line(tmp_path: Path) -> None:
     """Summary, trace, and a checker that accepts it."""
     (tmp_path / "short.yaml").write_text(json.dumps({**wanted("kernel:reno"), "duration_s": 1.5}), encoding="utf-8")
     done = subprocess.run(
-        [*COMMAND, "short.yaml", "-s", f"tries={TRIES}", "--json", "--trace", "run.npz"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [*COMMAND, "short.yaml", "-s", f"tries={TRIES}", "--json", "--trace", "run.npz"], cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
     summary = json.loads(done.stdout)
     assert done.returncode == (0 if summary["valid"] else 1)
     assert {"flows", "links", "emulator", "valid", "why_not_valid"} <= set(summary)
