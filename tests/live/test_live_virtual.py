@@ -242,12 +242,9 @@ def test_switches_move_the_cases_outside() -> None:
     record = json.loads(kernel_switches.FILE.read_text(encoding="utf-8"))
     outside = {case: suite.beyond(changes[""]) for case, changes in record.items()}
     assert outside == {
-        "small/bbr": ["loss"],
-        "deep/vegas": ["queue"],
-        "late/bbr+bbr": ["shares"],
-        "attacked/vegas": ["queue"],
+        "small/bbr": ["loss"], "deep/vegas": ["queue"], "late/bbr+bbr": ["shares"], "attacked/vegas": ["queue"],
         "attacked/hybla": ["utilisation", "queue"],
-    }
+    }  # fmt: skip
     assert {case for case, changes in record.items() if suite.beyond(changes["quick_ack: true"])} == {"small/bbr"}
     assert suite.beyond(record["small/bbr"]["packets_per_burst: 1"]) == []
     for case, changes in kernel_switches.CHANGES.items():
