@@ -27,16 +27,9 @@ def by_hand(sent: list, delivered: list, lost: list | None = None, rtts_s: tuple
     header = TraceHeader(path=path, model="ideal", steps_per_rtt=1, dt_s=1.0, senders=("x",) * len(rtts_s), adversary="y")
     ones = np.ones_like(A)
     return Trace(
-        header,
-        A=A,
-        L=L,
-        L_free=0 * A,
-        S=S,
-        G=S.sum(axis=1),
-        link_rate_Bps=np.full(len(A), 1000.0),
-        rate_Bps=ones,
+        header, A=A, L=L, L_free=0 * A, S=S, G=S.sum(axis=1), link_rate_Bps=np.full(len(A), 1000.0), rate_Bps=ones,
         cwnd_bytes=ones,
-    )
+    )  # fmt: skip
 
 
 def whole(trace: Trace) -> Window:
