@@ -115,13 +115,8 @@ def test_workers_name_it_too(tmp_path: Path) -> None:
     text = "import numpy as np\n\nDIRECTION = 'higher'\n\n\ndef of_trace(window):\n    return np.float32('nan')\n"
     with pytest.warns(CcenvWarning, match=r"'odd' is left out: odd\.py:6: of_trace returned") as told:
         manifest = run_suite(
-            "quick",
-            tmp_path / "out",
-            extra_metrics=[write(tmp_path, text, "odd.py")],
-            only=["deep/reno/kind/1", "deep/reno/kind/2"],
-            backend="processes",
-            workers=2,
-            pictures=False,
-        )
+            "quick", tmp_path / "out", extra_metrics=[write(tmp_path, text, "odd.py")],
+            only=["deep/reno/kind/1", "deep/reno/kind/2"], backend="processes", workers=2, pictures=False,
+        )  # fmt: skip
     assert manifest["n_cells"] == 2
     assert len({str(warning.message) for warning in told if issubclass(warning.category, CcenvWarning)}) == 1
