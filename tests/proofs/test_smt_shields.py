@@ -40,12 +40,9 @@ def query(program: Program, holds: Callable[[View], object], samples: int = 5) -
     sender = ProgramSmtSender(program)
     setting = named_setting("history", Setting("ccac", "large", samples), sender.largest_rate()).without_timeout()
     claim = Property(
-        "claim",
-        "claim",
-        holds,
-        Needs(frozenset({"C_L", "C_U"})),
+        "claim", "claim", holds, Needs(frozenset({"C_L", "C_U"})),
         lambda v: all_of([v.C_L[0] <= 1, v.C_U[0] >= 1, v.inflight(0) <= 1]),
-    )
+    )  # fmt: skip
     return Query("claim", setting, sender, claim)
 
 
