@@ -52,8 +52,7 @@ def test_theorem_1(n, d, c, deep):
     point = equilibrium("bbr1", as_path(n, d, c, deep))
     assert point.theorem == 1 and point.any_shares and point.loss == 0.0
     assert point.queue_bytes == pytest.approx(d * c, rel=1e-12)  # queueing delay = propagation delay
-    assert sum(point.x_btl_Bps) == pytest.approx(c, rel=1e-12)
-    assert point.residual < 1e-12
+    assert sum(point.x_btl_Bps) == pytest.approx(c, rel=1e-12) and point.residual < 1e-12
 
 
 @settings(max_examples=40, deadline=None)
@@ -71,8 +70,7 @@ def test_theorem_3(n, d, c, buffer):
     assert point.theorem == 3
     np.testing.assert_allclose(point.x_btl_Bps, 5 * c / (4 * n + 1), rtol=1e-12)
     assert point.queue_bytes == pytest.approx(buffer * d * c)
-    assert point.loss == pytest.approx((n - 1) / (5 * n), rel=1e-9)
-    assert point.residual < 1e-12
+    assert point.loss == pytest.approx((n - 1) / (5 * n), rel=1e-9) and point.residual < 1e-12
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,11 +89,9 @@ def test_between_the_theorems_joins_both_ends():
     shallow = equilibrium("bbr1", as_path(n, d, c, 0.6))
     deep = equilibrium("bbr1", as_path(n, d, c, 1.0))
     losses = [equilibrium("bbr1", as_path(n, d, c, b)).loss for b in np.linspace(0.6001, 0.9999, 9)]
-    assert shallow.loss > losses[0] > losses[-1] > deep.loss == 0.0
-    assert losses == sorted(losses, reverse=True)
+    assert shallow.loss > losses[0] > losses[-1] > deep.loss == 0.0 and losses == sorted(losses, reverse=True)
     middle = equilibrium("bbr1", as_path(n, d, c, 0.8))
-    assert (middle.theorem, middle.regime) == (None, "between")
-    assert middle.residual < 1e-12
+    assert (middle.theorem, middle.regime) == (None, "between") and middle.residual < 1e-12
     with pytest.raises(InputError, match=r"theorems 1, 3 and 4"):
         stability(as_path(n, d, c, 0.8), middle)
 
@@ -105,8 +101,7 @@ def test_between_the_theorems_joins_both_ends():
 def test_numeric_finder_meets_the_closed_forms(model, buffer, n):
     path = as_path(n, 0.035, 12.5e6, buffer)
     closed, found = equilibrium(model, path), find_equilibrium(model, path)
-    assert found.theorem is None
-    assert found.queue_bytes == pytest.approx(closed.queue_bytes, rel=1e-6)
+    assert found.theorem is None and found.queue_bytes == pytest.approx(closed.queue_bytes, rel=1e-6)
     assert (sum(found.rate_Bps), found.loss) == pytest.approx((sum(closed.rate_Bps), closed.loss), rel=1e-6, abs=1e-6)
     if not closed.any_shares:
         np.testing.assert_allclose(found.x_btl_Bps, closed.x_btl_Bps, rtol=1e-5)
@@ -345,8 +340,7 @@ def test_theorem_2_exactly(n, d, c):
         return window_dot * x_btl + window * x_btl_dot, growth
 
     jac = rows(dynamics(*variables([c, d * c])))
-    assert dynamics(*variables([c, d * c]))[0].value == 0
-    assert jac == [[-1 / (2 * d) - 1, -1 / (2 * d)], [1, 0]]
+    assert dynamics(*variables([c, d * c]))[0].value == 0 and jac == [[-1 / (2 * d) - 1, -1 / (2 * d)], [1, 0]]
     eigenvalues = {F(-1), -1 / (2 * d)}
     assert all(multiplicity(jac, value) == 1 for value in eigenvalues)
     path = Bottleneck(float(c), (float(d),) * n)
@@ -359,8 +353,7 @@ def test_theorem_3_exactly(n, d, c):
     fair = 5 * c / (4 * n + 1)
     x = variables([fair] * n)
     dots = [delivery(F(5, 4) * x[i], sum(x) - x[i], c) - x[i] for i in range(n)]
-    assert all(dot.value == 0 for dot in dots)
-    assert 1 - c / (n * fair) == F(n - 1, 5 * n)
+    assert all(dot.value == 0 for dot in dots) and 1 - c / (n * fair) == F(n - 1, 5 * n)
     jac = rows(dots)
     assert all(jac[i][j] == (F(-5, 4 * n + 1) if i == j else F(-4, 4 * n + 1)) for i in range(n) for j in range(n))
     assert [multiplicity(jac, value) for value in (F(-1, 4 * n + 1), F(-1))] == [n - 1, 1]
