@@ -123,8 +123,7 @@ def test_deviations_decay_as_the_rightmost_root_says():
     inner = off[1:-1]
     peaks = 1 + np.flatnonzero((inner > off[:-2]) & (inner >= off[2:]) & (inner > 1e-5 * queue[-1]) & (inner < 0.05 * queue[-1]))
     slope, _ = np.polyfit(1e-3 * peaks, np.log(off[peaks]), 1)
-    assert len(peaks) >= 4
-    assert slope == pytest.approx(root.real, rel=0.05)
+    assert len(peaks) >= 4 and slope == pytest.approx(root.real, rel=0.05)
     assert math.pi / np.mean(np.diff(1e-3 * peaks)) == pytest.approx(root.imag, rel=0.05)
 
 
