@@ -37,8 +37,7 @@ def test_the_pages_tell_the_counts_of_the_record() -> None:
 def test_four_cases_of_five_are_within_the_bands() -> None:
     """Without a constant fitted to a host; what is beyond is one quantity of one sender, which a switch moves inside."""
     assert {case: row["beyond"] for case, row in RECORD.items() if row["beyond"]} == BEYOND
-    assert len(BEYOND) <= 0.2 * len(CASES)
-    assert not any(RECORD[case]["single_beyond"] for case in BEYOND)
+    assert len(BEYOND) <= 0.2 * len(CASES) and not any(RECORD[case]["single_beyond"] for case in BEYOND)
 
 
 def test_records_are_of_every_case_and_seed_and_valid() -> None:
@@ -57,8 +56,7 @@ def test_bands_tell_engines_apart() -> None:
             theirs, [{**one, **{key: change(one[key]) for key, change in factors.items()}} for one in theirs]
         )
 
-    assert beyond() == []
-    assert beyond(queue=lambda value: 1.5 * value) == ["queue"]
+    assert beyond() == [] and beyond(queue=lambda value: 1.5 * value) == ["queue"]
     assert beyond(loss=lambda value: 3 * value) == ["loss"]
     assert beyond(shares=lambda value: [value[0] + 0.1, value[1] - 0.1]) == ["shares"]
     assert beyond(utilisation=lambda value: value - 0.04) == ["utilisation"]
