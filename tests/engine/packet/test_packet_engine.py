@@ -91,8 +91,7 @@ def test_codel_keeps_the_queue_near_its_target() -> None:
     plain = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000}], flows, 20)
     codel = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000, "discipline": "codel"}], flows, 20)
     waited_s = [float(e.link("queue_byte_s")[0]) / 20 / 1.5e6 for e in (plain, codel)]
-    assert waited_s[0] > 0.1 and waited_s[1] < 0.02
-    assert codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
+    assert waited_s[0] > 0.1 and waited_s[1] < 0.02 and codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
 
 
 def test_a_rate_workload_offers_its_rate_whatever_it_is() -> None:
