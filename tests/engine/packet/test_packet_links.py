@@ -86,8 +86,7 @@ def test_generators_keep_their_mean(kind: str, slack: float) -> None:
 def test_leo_changes_every_fifteen_seconds() -> None:
     rows = made_trace({"kind": "leo", "mean_Bps": 2e6, "length_s": 60.0}, 3).rows
     changes = rows[1:, 0][np.diff(rows[:, 3]) != 0]
-    assert changes.tolist() == [15.0, 30.0, 45.0]
-    assert (rows[rows[:, 1] == 0, 0] == [0.0, 15.0, 30.0, 45.0]).all()
+    assert changes.tolist() == [15.0, 30.0, 45.0] and (rows[rows[:, 1] == 0, 0] == [0.0, 15.0, 30.0, 45.0]).all()
 
 
 def test_an_opportunity_carries_what_waits_at_its_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
