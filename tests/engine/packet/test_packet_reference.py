@@ -273,8 +273,7 @@ def test_dualpi2_gives_l4s_a_millisecond_and_classic_flows_their_share() -> None
     flows = [{"sender": "prague", "rtt_ms": 10}, {"sender": "cubic", "rtt_ms": 10}]
     summary = run({"discipline": "dualpi2"}, flows).summary()
     own, classic = summary["flows"]
-    assert own["one_way_delay"] < 0.0015
-    assert 0.010 < classic["one_way_delay"] < 0.025
+    assert own["one_way_delay"] < 0.0015 and 0.010 < classic["one_way_delay"] < 0.025
     assert summary["ratio"] < 2 and summary["links"][0]["utilisation"] > 0.99
 
 
@@ -303,5 +302,4 @@ def test_a_policer_holds_its_rate() -> None:
 def test_parameters_out_of_range_are_refused_in_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError) as caught:
         run(link, [{"sender": "cubic", "rtt_ms": 20}], 1, 0)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
