@@ -34,8 +34,7 @@ def test_units_of_people_become_units_inside() -> None:
     scenario = read_scenario(
         {"log_ms": 20, "links": [{"rate_mbps": 8, "buffer_bdp": 2}], "flows": [{"sender": "reno", "rtt_ms": r} for r in (30, 60)]}
     )
-    assert scenario.links[0].rate_Bps == 1e6
-    assert scenario.flows[1].rtt_s == pytest.approx(0.06)
+    assert scenario.links[0].rate_Bps == 1e6 and scenario.flows[1].rtt_s == pytest.approx(0.06)
     assert scenario.links[0].buffer_bytes == pytest.approx(2 * 1e6 * 0.03)
     assert scenario.log_s == pytest.approx(0.02)
 
@@ -50,15 +49,13 @@ def test_summary_counts_what_the_time_series_hold() -> None:
     carried = sum(flow["throughput_mbps"] * s for flow, s in zip(summary["flows"], (12, 5), strict=True))
     assert carried == pytest.approx(summary["links"][0]["utilisation"] * 12 * 12, rel=0.02)
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
-    assert summary["ratio"] == pytest.approx(first / second, rel=1e-9)
-    assert summary["flows"][0]["loss"] > 0
+    assert summary["ratio"] == pytest.approx(first / second, rel=1e-9) and summary["flows"][0]["loss"] > 0
 
 
 @pytest.mark.parametrize("name", shipped_names("ccenv.configs.sim", ".yaml"))
 def test_shipped_scenarios_are_valid(name: str) -> None:
     scenario = load_scenario(name)
-    assert scenario.name == name
-    assert scenario.reference is not None
+    assert scenario.name == name and scenario.reference is not None
 
 
 # What must come out: at least 5 times where the paper has 10, 1.5 where it has about 3.
@@ -69,9 +66,7 @@ def test_shipped_scenarios_are_valid(name: str) -> None:
 def test_starvation_has_the_direction_and_size_of_the_paper(name: str, least: float) -> None:
     summary = simulate(name).summary()
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
-    assert second > first
-    assert summary["ratio"] >= least
-    assert summary["ratio"] <= 20
+    assert second > first and summary["ratio"] >= least and summary["ratio"] <= 20
 
 
 def test_a_picture_is_drawn_and_equal_runs_draw_equal_files(tmp_path) -> None:
@@ -79,20 +74,16 @@ def test_a_picture_is_drawn_and_equal_runs_draw_equal_files(tmp_path) -> None:
     files = [tmp_path / "a.png", tmp_path / "b.png"]
     for file in files:
         simulate(scenario).plot(file)
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert len(files[0].read_bytes()) > 10_000
+    assert files[0].read_bytes() == files[1].read_bytes() and len(files[0].read_bytes()) > 10_000
 
 
 def test_command(tmp_path, capsys, refused, answer) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("links: [{rate_mbps: 12, buffer_packets: 40}]\nflows: [{sender: reno, rtt_ms: 40}]\n", encoding="utf-8")
     shown = answer(["sim", str(file), "--duration", "3", "--json"])
-    assert shown["duration_s"] == 3
-    assert set(shown["flows"][0]) >= {"name", "throughput_mbps", "loss", "rtt"}
-    assert np.isclose(shown["flows"][0]["rtt"], 0.06, atol=0.025)
-    assert shown["ratio"] is None
-    assert main(["sim", "reno_delack4", "--duration", "2"]) == 0
-    assert "2.7" in capsys.readouterr().out
+    assert shown["duration_s"] == 3 and set(shown["flows"][0]) >= {"name", "throughput_mbps", "loss", "rtt"}
+    assert np.isclose(shown["flows"][0]["rtt"], 0.06, atol=0.025) and shown["ratio"] is None
+    assert main(["sim", "reno_delack4", "--duration", "2"]) == 0 and "2.7" in capsys.readouterr().out
     refused(["sim", "reno_delak4"], "Did you mean")
 
 
@@ -115,8 +106,7 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 def test_a_scenario_is_a_distribution_of_one() -> None:
     distribution = load_distribution("copa_one_early_packet")
-    assert distribution.leaves == ()
-    assert distribution.largest == load_scenario("copa_one_early_packet")
+    assert distribution.leaves == () and distribution.largest == load_scenario("copa_one_early_packet")
 
 
 @pytest.mark.parametrize("name", ["single", "aurora", "beside", "four", "jittered", "duel", "everywhere", "everywhere_eight"])
@@ -137,8 +127,7 @@ def test_ranges_of_all_forms() -> None:
     assert rtt.min() == 20 and np.median(rtt) == pytest.approx(50, abs=0.1)
     assert [(loss == k).mean() for k in (0, 1)] == [0.5, 0.5]
     assert {float(x): (every == x).mean() for x in np.unique(every)} == pytest.approx({1: 1 / 3, 2: 1 / 3, 3: 1 / 3}, abs=0.01)
-    assert np.unique(sender).tolist() == [0, 1, 2]
-    assert distribution.largest.links[0].rate_Bps == 100 * 125_000
+    assert np.unique(sender).tolist() == [0, 1, 2] and distribution.largest.links[0].rate_Bps == 100 * 125_000
 
 
 @given(st.floats(0.1, 100), st.floats(1, 10), st.booleans(), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
@@ -272,9 +261,7 @@ def test_hystart_leaves_slow_start_with_few_losses(sender: str) -> None:
         result = ccenv.simulate({**network, "flows": [{"sender": f"{sender}:hystart={early}", "rtt_ms": 50}]})
         dropped.append(result.flow_log["dropped_bytes"][-1, 0])
         used.append(result.summary()["links"][0]["utilisation"])
-    assert dropped[0] > 1000 * 1500
-    assert dropped[1] < 0.3 * dropped[0]
-    assert used[1] > 0.8
+    assert dropped[0] > 1000 * 1500 and dropped[1] < 0.3 * dropped[0] and used[1] > 0.8
 
 
 def test_extra_acked_keeps_bbr_sending_while_acks_are_held() -> None:
@@ -284,8 +271,7 @@ def test_extra_acked_keeps_bbr_sending_while_acks_are_held() -> None:
     for extra in (0, 1):
         scenario = scenario_with(duration_s=8, warmup_s=4, flows=[{**flows[0], "sender": f"bbr1:extra_acked={extra}"}])
         used.append(ccenv.simulate(scenario).summary()["links"][0]["utilisation"])
-    assert used[0] < 0.8
-    assert used[1] > 0.95
+    assert used[0] < 0.8 and used[1] > 0.95
 
 
 MSS = 1500.0
@@ -310,8 +296,7 @@ def times_s(log, event, flow):
 def test_the_log_counts_what_the_time_series_count() -> None:
     result = run()
     log, last = result.packet_log, result.flow_log[-1]
-    assert log.dtype == LOG_DTYPE
-    assert (np.diff(log["time_s"]) >= 0).all()
+    assert log.dtype == LOG_DTYPE and (np.diff(log["time_s"]) >= 0).all()
     for flow in range(2):
         assert len(times_s(log, "send", flow)) * MSS == last["sent_bytes"][flow]
         assert len(times_s(log, "drop", flow)) * MSS == last["dropped_bytes"][flow] + last["random_lost_bytes"][flow]
@@ -323,14 +308,12 @@ def test_the_log_says_how_long_each_packet_took() -> None:
     log = run([{"sender": "constant:rate_mbps=6", "rtt_ms": 20}], seconds=1.0).packet_log
     sent, delivered, acked = (times_s(log, event, 0) for event in ("send", "deliver", "ack"))
     assert [delivered[tx] - sent[tx] for tx in delivered] == pytest.approx([0.004] * len(delivered))
-    assert [acked[tx] - sent[tx] for tx in acked] == pytest.approx([0.021] * len(acked))
-    assert len(acked) > 400
+    assert [acked[tx] - sent[tx] for tx in acked] == pytest.approx([0.021] * len(acked)) and len(acked) > 400
 
 
 def test_traces_of_several_flows_are_legal_up_to_whole_packets() -> None:
     trace = run().trace()
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
-    assert trace.L_free[-1, 0] > 0
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == [] and trace.L_free[-1, 0] > 0
     assert trace.L[-1].sum() > trace.L_free[-1].sum()
 
 
@@ -365,10 +348,8 @@ def test_files_and_command_line(tmp_path, capsys) -> None:
     capsys.readouterr()
     with np.load(files[0], allow_pickle=False) as data:
         header = json.loads(bytes(data["header"]))
-        assert header["events"] == list(EVENTS)
-        assert header["size_bytes"] == MSS
-        assert set(data.files) == {"header", *LOG_DTYPE.names}
-        assert len(data["time_s"]) == len(data["flow"]) > 1000
+        assert header["events"] == list(EVENTS) and header["size_bytes"] == MSS
+        assert set(data.files) == {"header", *LOG_DTYPE.names} and len(data["time_s"]) == len(data["flow"]) > 1000
     trace = load_trace(files[1])
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
