@@ -191,8 +191,7 @@ def lowest_windows(bound: Bound, chooser: str, n_envs: int, rtts: int) -> tuple[
 @pytest.mark.parametrize("chooser", ["random", "lo", "hi"])
 def test_no_settled_window_is_below_the_bound(bound, chooser):
     choices, windows, lowest = lowest_windows(bound, chooser, n_envs=16 if chooser == "random" else 1, rtts=120)
-    assert choices >= 900 and windows > 200
-    assert lowest >= bound.utilisation
+    assert choices >= 900 and windows > 200 and lowest >= bound.utilisation
 
 
 @pytest.mark.slow
@@ -200,8 +199,7 @@ def test_no_settled_window_is_below_the_bound(bound, chooser):
 def test_a_million_random_choices_stay_above_the_bound(bound):
     choices, windows, lowest = lowest_windows(bound, "random", n_envs=256, rtts=600)
     print(f"{choices} choices, {windows} windows, lowest utilisation {lowest:.4f}")
-    assert choices >= 1_000_000 and windows > 100_000
-    assert lowest >= bound.utilisation
+    assert choices >= 1_000_000 and windows > 100_000 and lowest >= bound.utilisation
 
 
 @SHIELDS
