@@ -129,8 +129,7 @@ def test_the_window_of_tcp_is_that_of_the_formula(loss, pftk):
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments, words, capsys, tmp_path):
     assert cli.main(["export", *arguments.split(), "-o", str(tmp_path / "a.c")]) == 2
-    assert words in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_the_same_text(tmp_path):
