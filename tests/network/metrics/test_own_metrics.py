@@ -38,8 +38,7 @@ def write(folder: Path, text: str = GOT, name: str = "got.py") -> str:
 def test_a_column_of_a_comparison(tmp_path: Path) -> None:
     found = compare(["cubic", "copa"], rate="12mbps", duration="3s", metrics=[write(tmp_path), "power"], jobs=2)
     assert [0.5 < row.metrics["got"] < 1.5 for row in found.rows] == [True, True]  # type: ignore[operator]
-    assert {"got", "power"} <= set(found.to_frame().columns)
-    assert ("got", "got [B/B]") in found.columns
+    assert {"got", "power"} <= set(found.to_frame().columns) and ("got", "got [B/B]") in found.columns
 
 
 def test_a_suite_with_it_is_another_suite_and_its_report_needs_no_code(tmp_path: Path) -> None:
@@ -47,15 +46,13 @@ def test_a_suite_with_it_is_another_suite_and_its_report_needs_no_code(tmp_path:
     only = ["deep/reno/kind/1"]
     found = run_suite("quick", tmp_path / "out", extra_metrics=[file], only=only, pictures=False, backend="processes", workers=1)
     value = found["summary"][0]["against"]["kind"]["got"]
-    assert 0.9 < value <= 1
-    assert found["own_metrics"][0]["meaning"] == "Share of the sent bytes that arrived."
+    assert 0.9 < value <= 1 and found["own_metrics"][0]["meaning"] == "Share of the sent bytes that arrived."
     with pytest.raises(InputError, match=r"of other settings \(suite_sha256 is"):
         run_suite("quick", tmp_path / "out", only=only, pictures=False)
     (tmp_path / "got.py").unlink()
     table._user_metrics.clear()
     page = build_report(tmp_path / "out")["page"].read_text()
-    assert f"--metric {file}" in page
-    assert f"--out {tmp_path / 'out'}" in page
+    assert f"--metric {file}" in page and f"--out {tmp_path / 'out'}" in page
 
 
 def test_a_failing_metric_is_left_out_with_a_warning(tmp_path: Path) -> None:
