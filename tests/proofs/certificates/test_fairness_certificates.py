@@ -166,28 +166,24 @@ def test_positive_polynomials(coefficients, positive, at_least_zero):
     """On [0, 1]; (1 - w)^2 touches 0 at the end, (1 - w)(1 - 2w) is below 0 inside."""
     part = tuple(map(Fraction, coefficients))
     ends = Fraction(0), Fraction(1)
-    assert is_positive(part, *ends) == positive
-    assert is_positive(part, *ends, strict=False) == at_least_zero
+    assert is_positive(part, *ends) == positive and is_positive(part, *ends, strict=False) == at_least_zero
 
 
 def test_names_of_certificates(tmp_path):
-    assert find_fair("ever_delay") == SHIPPED["ever_delay"]
-    assert find_fair("cc_qdel") is None
+    assert find_fair("ever_delay") == SHIPPED["ever_delay"] and find_fair("cc_qdel") is None
     with pytest.raises(UnknownNameError):
         find_fair("ever_delay_none")
 
 
 def test_command(capsys, answer, tmp_path, genuine):
     told = answer(["certificate", "check", "ever_delay", "--json"])
-    assert told["verdict"] == "confirmed"
-    assert told["decided_exactly"] == told["queries"]
+    assert told["verdict"] == "confirmed" and told["decided_exactly"] == told["queries"]
     assert told["sentence"].count("(6)") == 1
     shift("rule.gain", "0.001")(data := json.loads(json.dumps(genuine)))
     (file := tmp_path / "forged.fairness.json").write_text(json.dumps(data))
     assert main(["certificate", "check", str(file), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["sentence"] is None
-    assert told["refusals"][0]["lemma"] == "L2 spread"
+    assert told["sentence"] is None and told["refusals"][0]["lemma"] == "L2 spread"
     assert main(["certificate", "check", str(file), "-s", "proofs=true"]) == 2
 
 
