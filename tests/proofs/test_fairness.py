@@ -44,11 +44,9 @@ def test_a_proof_and_its_check(tmp_path):
     pytest.importorskip("z3")
     told = prove(SHIPPED[FAST], tmp_path, name=FAST)
     assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
-    assert told["ratio"] <= 1.4
-    assert told["utilisation"] == 0.5
+    assert told["ratio"] <= 1.4 and told["utilisation"] == 0.5
     certificate = read_fair(tmp_path / f"{FAST}.fairness.json")
-    assert check_fair(certificate).verdict == "confirmed"
-    assert told["queries"] == len(certificate.queries)
+    assert check_fair(certificate).verdict == "confirmed" and told["queries"] == len(certificate.queries)
     for place in range(1, 7):
         assert f"({place})" in told["sentence"]
 
@@ -58,8 +56,7 @@ def test_the_command(answer, tmp_path, monkeypatch):
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     given = [f"--set={name}={value}" for name, value in SHIPPED[FAST].items()]
     told = answer(["verify", "theorem", "ever_delay", "--flows", "any", *given, "--json", "--out", str(tmp_path)])
-    assert told["verdict"] == "verified"
-    assert main(["certificate", "check", told["certificate"], "--json"]) == 0
+    assert told["verdict"] == "verified" and main(["certificate", "check", told["certificate"], "--json"]) == 0
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
@@ -100,8 +97,7 @@ def test_values():
     assert values_of({"jitter": "1/4", "gain": "2e-3"}) == {"jitter": 0.25, "gain": 0.002}
     design_number = Fraction(136)
     low, high = log_bounds(design_number)
-    assert low <= math.log(design_number) <= high
-    assert decimal(design_number / 1000) == "0.136"
+    assert low <= math.log(design_number) <= high and decimal(design_number / 1000) == "0.136"
 
 
 @pytest.mark.parametrize("flows", [2, 3, 30, 1000])
@@ -128,10 +124,8 @@ def test_attacks_from_the_edges_break_nothing(name, flows):
     bounds = certificate.bounds
     for mode in MODES:
         worst = play(rule, *edges(rule, max(2, 12 // flows), flows, random), 20, mode, random)
-        assert worst.ratio <= float(bounds.ratio)
-        assert worst.load >= float(bounds.utilisation)
-        assert worst.rtt <= float(bounds.rtt_rtts)
-        assert worst.beyond <= 1e-6
+        assert worst.ratio <= float(bounds.ratio) and worst.load >= float(bounds.utilisation)
+        assert worst.rtt <= float(bounds.rtt_rtts) and worst.beyond <= 1e-6
         assert worst.spread <= math.log(float(certificate.constants.spread))
 
 
