@@ -29,8 +29,7 @@ def test_probe_slow_suite_at_T_7() -> None:
 def test_bisected_bound_is_proved_and_the_next_one_refuted() -> None:
     outcome = run_lemma(LemmaRun("cc_probe_slow", "sound", 7, bisect=True), "S.2")
     found = outcome.details["bisection"]
-    assert outcome.bound == found["proved"] == 2.0
-    assert 0 < found["proved"] - found["refuted"] <= 0.0101
+    assert outcome.bound == found["proved"] == 2.0 and 0 < found["proved"] - found["refuted"] <= 0.0101
     assert found["proved_by"]["verdict"] == "verified" and found["refuted_by"]["verdict"] == "refuted"
     assert found["refuted_by"]["trace"] is not None
 
