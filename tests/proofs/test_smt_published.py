@@ -244,8 +244,7 @@ def test_two_flow_counterexamples_must_violate_the_property() -> None:
 
 def test_fairness_on_the_command_line(tmp_path, capsys, refused) -> None:
     arguments = ["verify", "fairness", "aimd", "--T", "6", "--json", "--out", str(tmp_path)]
-    assert main([*arguments, "--at-most", "32"]) == 0
-    assert json.loads(capsys.readouterr().out)["bound"] == 32
+    assert main([*arguments, "--at-most", "32"]) == 0 and json.loads(capsys.readouterr().out)["bound"] == 32
     assert main([*arguments, "--at-most", "16"]) == 1
     refuted = json.loads(capsys.readouterr().out)
     assert refuted["bound"] is None and refuted["replay"]["engine"] == "reproduced"
