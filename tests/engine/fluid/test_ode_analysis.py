@@ -77,8 +77,7 @@ def test_theorem_3(n, d, c, buffer):
 @given(n=st.integers(1, 40), d=rtt_st, c=rate_st)
 def test_theorem_4(n, d, c):
     point = equilibrium("bbr2", as_path(n, d, c))
-    assert point.theorem == 4
-    assert point.queue_bytes == pytest.approx((n - 1) / (4 * n + 1) * d * c, rel=1e-12, abs=1e-9)
+    assert point.theorem == 4 and point.queue_bytes == pytest.approx((n - 1) / (4 * n + 1) * d * c, rel=1e-12, abs=1e-9)
     np.testing.assert_allclose(point.rate_Bps, c / n, rtol=1e-12)
     assert point.queue_bytes < 0.25 * d * c  # at least 75 % less than BBRv1
     assert point.residual < 1e-12
@@ -212,8 +211,7 @@ def test_equation_78_is_not_the_largest_eigenvalue():
     """Deviation: -1 is neither the largest of all (N >= 2) nor of the quadratic once d + q/C > 1 s."""
     fast, slow = as_path(10, 0.035, 1e6), as_path(10, 2.0, 1e6)
     assert eigenvalues_theorem_5(fast).max() == pytest.approx(-1 / 41)
-    assert any(-1 < value < -2 / 41 for value in eigenvalues_theorem_5(slow))
-    assert is_stable(slow, equilibrium("bbr2", slow))
+    assert any(-1 < value < -2 / 41 for value in eigenvalues_theorem_5(slow)) and is_stable(slow, equilibrium("bbr2", slow))
 
 
 @pytest.mark.parametrize(("second", "said"), [(-0.1 + 2j, "asymptotically stable"), (0.0, "undetermined"), (0.2, "unstable")])
