@@ -30,8 +30,7 @@ def run(links, flows, seconds, senders=None, **options) -> PacketEngine:
 def test_one_packet_takes_propagation_and_one_service() -> None:
     work = {"kind": "finite", "size_bytes": MSS}
     engine = run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 1)
-    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001, abs=1e-12)
-    assert engine.flow("goodput_bytes")[0] == MSS
+    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001, abs=1e-12) and engine.flow("goodput_bytes")[0] == MSS
 
 
 def test_ten_packets_of_a_burst_queue_behind_each_other() -> None:
@@ -161,8 +160,7 @@ def test_slices_and_repetition_change_nothing() -> None:
     slices = PacketEngine(network, [make_sender(f["sender"]) for f in flows], duration_s=3, seed=4)
     for until_s in (0.1, 0.1, 1.7, 3):
         slices.advance(until_s)
-    assert (once.flow_log == slices.flow_log).all()
-    assert not (once.flow_log == run(link, flows, 3, seed=5).flow_log).all()
+    assert (once.flow_log == slices.flow_log).all() and not (once.flow_log == run(link, flows, 3, seed=5).flow_log).all()
 
 
 def _broken(window: float) -> ClassicSender:
