@@ -35,8 +35,7 @@ def test_units_of_people_become_units_inside() -> None:
         {"log_ms": 20, "links": [{"rate_mbps": 8, "buffer_bdp": 2}], "flows": [{"sender": "reno", "rtt_ms": r} for r in (30, 60)]}
     )
     assert scenario.links[0].rate_Bps == 1e6 and scenario.flows[1].rtt_s == pytest.approx(0.06)
-    assert scenario.links[0].buffer_bytes == pytest.approx(2 * 1e6 * 0.03)
-    assert scenario.log_s == pytest.approx(0.02)
+    assert scenario.links[0].buffer_bytes == pytest.approx(2 * 1e6 * 0.03) and scenario.log_s == pytest.approx(0.02)
 
 
 def test_summary_counts_what_the_time_series_hold() -> None:
@@ -249,8 +248,7 @@ def test_a_paced_sender_sends_bursts_and_keeps_its_rate(rate_mbps: float, packet
     assert set(np.diff(begins).tolist()) == {packets}
     # never more than a burst ahead of the rate
     allowed = np.floor(times_s * rate_Bps / 1500 + 1e-6) + packets
-    assert np.all(np.arange(1, len(times_s) + 1) <= allowed)
-    assert len(times_s) == pytest.approx(2000, abs=packets + 1)
+    assert np.all(np.arange(1, len(times_s) + 1) <= allowed) and len(times_s) == pytest.approx(2000, abs=packets + 1)
 
 
 @pytest.mark.parametrize("sender", ["cubic", "reno"])
