@@ -265,8 +265,7 @@ def test_time_outs_follow_the_rule_of_the_solver(first_lower, first_upper, lower
     solver_lower = fresh if lower_out else lower
     solver_upper = max(solver_lower, rule.rise_factor * upper) if upper_out else upper
     ours = timed_out.py_func(lower, upper, first_lower, first_upper, fresh, fresh, rule.close_factor, rule.rise_factor)
-    assert ours == (solver_lower, solver_upper, lower_out or upper_out)
-    assert rule.moved_factor == Fraction(str(MOVED_RATIO))
+    assert ours == (solver_lower, solver_upper, lower_out or upper_out) and rule.moved_factor == Fraction(str(MOVED_RATIO))
 
 
 def test_c_u_of_zero_does_not_stay():
