@@ -157,8 +157,7 @@ def test_refusals_are_one_line(tmp_path, monkeypatch, refused, arguments, words)
 def test_coefficients_that_just_fit_are_exact() -> None:
     """28 bits are taken with 12 bits after the point; one more is refused."""
     just = Program("just", Leaf(expression(C_L=str(2**28 - 1))))
-    assert export_constants(just).fraction_bits == 12
-    assert export_constants(shipped_program("cc_qdel")).fraction_bits == 24
+    assert export_constants(just).fraction_bits == 12 and export_constants(shipped_program("cc_qdel")).fraction_bits == 24
     assert whole_terms(expression(C_L="3/4", C_U="-1/6")) == ((("C_L", 9), ("C_U", -2)), 12)
     with pytest.raises(ExportError, match="need 29 bits"):
         export_bpf(Program("over", Leaf(expression(C_L=str(2**28)))))
