@@ -136,5 +136,4 @@ def test_the_command_writes_the_same_text(tmp_path):
     target = tmp_path / "a.c"
     assert cli.main(["export", SPECS[2], "-o", str(target), "-s", "name=calm"]) == 0
     text = target.read_text(encoding="ascii")
-    assert text == export_fourcp(sender_of(SPECS[2]), name="calm")
-    assert "@" not in text and load_fourcp("reno") is None
+    assert text == export_fourcp(sender_of(SPECS[2]), name="calm") and "@" not in text and load_fourcp("reno") is None
