@@ -116,8 +116,7 @@ def test_random_positions_are_those_of_the_seed() -> None:
 
 
 def test_choosers_are_named(refused, tmp_path: Path) -> None:
-    assert load_exported("learned_shield_u80").chooser == "user"
-    assert load_exported("shield:chooser=lo").chooser == "lo"
+    assert load_exported("learned_shield_u80").chooser == "user" and load_exported("shield:chooser=lo").chooser == "lo"
     with pytest.raises(ExportError, match="an environment chooses"):
         load_exported("shield:chooser=external")
     file = str(tmp_path / "x.c")
