@@ -65,8 +65,7 @@ def test_formats_say_the_same(tmp_path: Path, text: str, name: str) -> None:
     file.write_text(text)
     found = read_trace(file)
     assert found.format == name and found.lines == 3
-    assert found.trace.rows[:, :3].tolist() == [[0, 1e6, 0], [1, 5e5, 1e6], [2, 1e6, 1.5e6]]
-    assert found.trace.length_s == 3.0
+    assert found.trace.rows[:, :3].tolist() == [[0, 1e6, 0], [1, 5e5, 1e6], [2, 1e6, 1.5e6]] and found.trace.length_s == 3.0
 
 
 @pytest.mark.parametrize(("text", "said"), [
@@ -120,8 +119,7 @@ def test_import_tells_format_and_rates(tmp_path: Path, answer) -> None:
     found = answer(["links", "import", str(file), "--json", "-o", str(out)])
     assert (found["format"], found["kind"], found["lines"], found["length_s"]) == ("csv", "rate", 20, 20.0)
     assert found["mean_mbps"] == pytest.approx(6.0) and found["peak_mbps"] == pytest.approx(8.0)
-    assert found["largest_delay_s"] == 0.002
-    assert read_trace(out).trace.rows.tolist() == read_trace(file).trace.rows.tolist()
+    assert found["largest_delay_s"] == 0.002 and read_trace(out).trace.rows.tolist() == read_trace(file).trace.rows.tolist()
 
 
 def test_shipped_traces_are_those_of_their_generators() -> None:
