@@ -151,8 +151,7 @@ def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
         return verdict, None
 
     bracket = bisect(answer, "largest", Fraction(1, 16), Fraction(1), Fraction(1, 16))
-    assert bracket.proved == Fraction(3, 8) and bracket.undecided == [Fraction(1, 2)]
-    assert bracket.refuted == Fraction(7, 16)
+    assert bracket.proved == Fraction(3, 8) and bracket.undecided == [Fraction(1, 2)] and bracket.refuted == Fraction(7, 16)
 
 
 def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, refused, answer) -> None:
