@@ -155,8 +155,7 @@ def test_the_command_looks_for_lassos(refused, answer) -> None:
         refused([*asked, "lasso=1", "-s", f"bounds.{wrong}"], said)
     for wrong in ("0", "9"):
         refused([*asked, f"lasso={wrong}"], "1 to 4")
-    assert main([*asked, "1", "--grid"]) == 2
-    assert main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
+    assert main([*asked, "1", "--grid"]) == 2 and main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
