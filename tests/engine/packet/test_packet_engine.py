@@ -109,15 +109,11 @@ def test_poisson_objects_have_their_mean_rate() -> None:
     assert offered - 200_000 <= engine.flow("goodput_bytes")[0] <= offered
 
 
-CASE = st.fixed_dictionaries(
-    {
-        "rtt_s": st.floats(0.005, 0.1),
-        "start_s": st.floats(0, 0.3),
-        "loss_rate": st.sampled_from([0.0, 0.02]),
-        "sender": st.sampled_from(["reno", "cubic", "copa", "bbr1", "vegas"]),
-        "receiver": st.fixed_dictionaries({"ack_every": st.integers(1, 5)}),
-    }
-)
+CASE = st.fixed_dictionaries({
+    "rtt_s": st.floats(0.005, 0.1), "start_s": st.floats(0, 0.3), "loss_rate": st.sampled_from([0.0, 0.02]),
+    "sender": st.sampled_from(["reno", "cubic", "copa", "bbr1", "vegas"]),
+    "receiver": st.fixed_dictionaries({"ack_every": st.integers(1, 5)}),
+})  # fmt: skip
 
 
 @settings(max_examples=20, deadline=None)
@@ -139,10 +135,8 @@ def test_bytes_are_conserved(flows, packets, discipline) -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["none", "constant", "batch", "uniform", "interval", "early"]),
-    st.lists(st.floats(0, 0.05), min_size=1, max_size=60),
-    st.floats(1e-3, 0.1),
-    st.floats(1e-3, 0.2),
-)
+    st.lists(st.floats(0, 0.05), min_size=1, max_size=60), st.floats(1e-3, 0.1), st.floats(1e-3, 0.2),
+)  # fmt: skip
 def test_a_jitter_box_keeps_order_and_bound(kind, gaps, bound_s, interval_s) -> None:
     flow = np.zeros(1, FLOW_DTYPE)
     flow["jitter_kind"], flow["jitter_s"], flow["jitter_interval_s"] = JITTERS[kind], bound_s, interval_s
