@@ -36,18 +36,16 @@ def conserved(result: Result) -> None:
 
 
 generators = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "kind": st.just("cellular"), "mean_mbps": st.floats(1, 40), "volatility": st.floats(0, 4),
-            "outages_per_min": st.floats(0, 60), "outage_s": st.floats(0, 3), "length_s": st.floats(1, 5),
-        }
-    ),
-    st.fixed_dictionaries(
-        {"kind": st.just("leo"), "mean_mbps": st.floats(1, 40), "spread": st.floats(0, 0.95), "handover_ms": st.floats(0, 900)}
-    ),
-    st.fixed_dictionaries(
-        {"kind": st.just("wifi"), "mean_mbps": st.floats(1, 40), "stations": st.floats(0, 20), "fading": st.floats(0, 0.95)}
-    ),
+    st.fixed_dictionaries({
+        "kind": st.just("cellular"), "mean_mbps": st.floats(1, 40), "volatility": st.floats(0, 4),
+        "outages_per_min": st.floats(0, 60), "outage_s": st.floats(0, 3), "length_s": st.floats(1, 5),
+    }),
+    st.fixed_dictionaries({
+        "kind": st.just("leo"), "mean_mbps": st.floats(1, 40), "spread": st.floats(0, 0.95), "handover_ms": st.floats(0, 900),
+    }),
+    st.fixed_dictionaries({
+        "kind": st.just("wifi"), "mean_mbps": st.floats(1, 40), "stations": st.floats(0, 20), "fading": st.floats(0, 0.95),
+    }),
 )  # fmt: skip
 
 
