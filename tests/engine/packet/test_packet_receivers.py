@@ -28,11 +28,9 @@ RECEIVERS: dict[str, dict[str, Any]] = {
     "ACKs every 40 ms": {"aggregation": "interval", "aggregate_s": 0.04},
 }  # fmt: skip
 TOLD: dict[str, dict[str, Any]] = {
-    "Rm 20 % too short": {"told_rtt_s": 0.8 * RTT_S},
-    "Rm 10 % too short": {"told_rtt_s": 0.9 * RTT_S},
-    "Rm 20 % too long": {"told_rtt_s": 1.2 * RTT_S},
-    "Rm estimated": {"rtt_known": False},
-}
+    "Rm 20 % too short": {"told_rtt_s": 0.8 * RTT_S}, "Rm 10 % too short": {"told_rtt_s": 0.9 * RTT_S},
+    "Rm 20 % too long": {"told_rtt_s": 1.2 * RTT_S}, "Rm estimated": {"rtt_known": False},
+}  # fmt: skip
 # A probe of cc_probe_slow lasts one Rm and proves something only where D is at most that; it grows by half a segment per 6 Rm.
 SLOW_GROWTH = ("cc_probe_slow", "cc_probe_slow_k")
 # They keep the queueing delay low that they cannot rule out: with a told Rm that is refuted that is D for ever.
