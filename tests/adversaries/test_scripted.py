@@ -28,8 +28,7 @@ def test_compiled_equals_plain_python_and_moves_are_in_range(name):
             move_one, move_other = fresh_move(), fresh_move()
             play(one, view, move_one)
             adversary.play(other, view, move_other)
-            assert move_one.tolist() == move_other.tolist()
-            assert one.tolist() == other.tolist()
+            assert move_one.tolist() == move_other.tolist() and one.tolist() == other.tolist()
             assert all(0.0 <= move_one[field] <= 1.0 for field in FIELDS)
 
 
@@ -145,8 +144,7 @@ def test_one_packet_is_early_once_and_the_rest_late_by_the_bound(start_step):
 
 def test_one_packet_at_a_given_time_releases_what_is_held():
     P, S, moves = run_box(make_adversary("one_packet:at_ms=100"), 100, jitter_steps=6)  # dt 5 ms
-    assert np.nonzero(moves["service"])[0].tolist() == [19]
-    assert S[20] == P[20]
+    assert np.nonzero(moves["service"])[0].tolist() == [19] and S[20] == P[20]
     np.testing.assert_array_equal(S[26:], P[20:-6])
     assert S[19] == P[13]
 
@@ -154,8 +152,7 @@ def test_one_packet_at_a_given_time_releases_what_is_held():
 def test_one_packet_repeats():
     _, S, moves = run_box(make_adversary("one_packet:every_ms=200"), 100, jitter_steps=6)  # dt 5 ms
     assert np.nonzero(moves["service"])[0].tolist() == [0, 39, 79]
-    assert moves["service"][[39, 79]].tolist() == [1.0, 1.0]
-    assert S[40] == S[41] == S[46]
+    assert moves["service"][[39, 79]].tolist() == [1.0, 1.0] and S[40] == S[41] == S[46]
 
 
 def test_one_packet_concerns_the_chosen_flow():

@@ -126,8 +126,7 @@ def test_bad_cards_are_refused(tmp_path, changes, message):
     (tmp_path / "policy.json").write_text(json.dumps(card | changes))
     with pytest.raises(InputError) as caught:
         load_policy(tmp_path)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_missing_key_and_missing_files(tmp_path):
@@ -159,8 +158,7 @@ def test_missing_key_and_missing_files(tmp_path):
 def test_policies_that_could_not_be_read_back_are_not_written(tmp_path, sender, message):
     with pytest.raises(InputError) as caught:
         save_policy(tmp_path, sender)
-    assert message in str(caught.value)
-    assert not list(tmp_path.iterdir())
+    assert message in str(caught.value) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("notes", [{"score": float("nan")}, {"when": object()}])

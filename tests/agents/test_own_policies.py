@@ -102,8 +102,7 @@ def test_it_passes_the_rules_of_the_board(tmp_path: Path) -> None:
     sender = from_torch(network(), observation=VIEW, name="own")
     ccenv.save_policy(tmp_path / "own", sender, {"algorithm": "by hand"})
     submission, change = pack(str(tmp_path / "own.safetensors"), Authorship("Ada", "MIT", "standard-v1/1"), tmp_path / "sub")
-    assert change < 1e-3
-    assert read_submission(tmp_path / "sub").sha256 == submission.sha256
+    assert change < 1e-3 and read_submission(tmp_path / "sub").sha256 == submission.sha256
 
 
 class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]

@@ -140,8 +140,7 @@ def test_ranges_draw_by_the_seed_and_the_scenario_names_the_sender() -> None:
     settings: dict[str, Any] = {"adversaries": ["benign"], "budget_flow_steps": 10_000, **RTTS}
     drawn = [attack_boxes("reno", load_distribution("jittered"), seed=seed, **settings).scene for seed in (0, 0, 1)]
     rates = [scenario.links[0].rate_Bps for scenario in drawn]
-    assert rates[0] == rates[1] != rates[2]
-    assert "reno" in {flow.sender for flow in drawn[0].flows}
+    assert rates[0] == rates[1] != rates[2] and "reno" in {flow.sender for flow in drawn[0].flows}
 
 
 def test_per_packet_scripted_adversaries_of_one_name_have_one_finding_each() -> None:

@@ -140,8 +140,7 @@ def test_greedy_finds_at_least_the_worst_constant_of_a_memoryless_sender():
 
 def test_a_beam_narrows_to_its_budget():
     found = attack("copa", adversaries=["beam:width=256"], **SMALL).by_adversary["beam"]
-    assert 1 <= found.details["width"] < 256
-    assert found.flow_steps <= SMALL["budget_flow_steps"]
+    assert 1 <= found.details["width"] < 256 and found.flow_steps <= SMALL["budget_flow_steps"]
     with pytest.raises(InputError, match="raise the budget"):
         attack("copa", adversaries=["beam"], **(SMALL | {"budget_flow_steps": 1000}))
 

@@ -155,8 +155,7 @@ def test_runs_that_the_engine_plays_are_runs_of_the_solver():
 @pytest.mark.slow  # two minutes of the solver
 def test_what_is_found_from_a_cold_start_and_what_is_proved_of_such_runs():
     found = worst_cold_start(questions("cc_probe_drain"), Fraction(1, 2), Fraction(7, 10), [15, 17])
-    assert found.legal
-    assert 0.5 <= found.bound <= found.none_below <= found.utilisation < 0.7
+    assert found.legal and 0.5 <= found.bound <= found.none_below <= found.utilisation < 0.7
 
 
 def test_time_outs_of_other_beliefs_are_not_encoded():
@@ -187,5 +186,4 @@ def test_command_line(answer, tmp_path):
 def test_bad_input_is_refused_in_one_line(arguments, message, capsys):
     assert main(["gap", *arguments]) == 2
     shown = capsys.readouterr().err.strip()
-    assert message in shown
-    assert "\n" not in shown
+    assert message in shown and "\n" not in shown

@@ -172,8 +172,7 @@ def test_where_the_solver_is_too_slow_the_worst_corner_is_played(monkeypatch):
     assert details["continuations"] == details["asked"] == details["corners"] == 4
     assert details["decided"] == details["continued"] == 0
     benign = attack("cc_probe_drain", path="deep", adversaries=["benign"], **settings).worst_utilisation
-    assert details["before_mutation"] < benign - 0.05
-    assert finding.legal
+    assert details["before_mutation"] < benign - 0.05 and finding.legal
 
 
 def test_the_solver_continues_an_episode():

@@ -44,22 +44,18 @@ def small_packets(**changes: Any) -> dict[str, Any]:
             {
                 "name": "grid",
                 "parameters": {"rate": {"low": 4, "high": 16}, "rtt": 20, "buffer": [0.5, 2]},
-                "network": {
-                    "links": [{"rate_mbps": "$rate", "buffer_bdp": "$buffer"}],
-                    "flows": [{"sender": "$agent", "rtt_ms": "$rtt", "jitter": {"kind": "batch", "max_rtts": 0.5}}],
-                },
+                "network": {"links": [{"rate_mbps": "$rate", "buffer_bdp": "$buffer"}],
+                        "flows": [{"sender": "$agent", "rtt_ms": "$rtt", "jitter": {"kind": "batch", "max_rtts": 0.5}}]},
             },
             {
                 "name": "fixed",
                 "windows": {"late": [[2, 3]]},
-                "network": {
-                    "links": [{"rate_mbps": 8, "buffer_packets": 20}],
-                    "flows": [{"name": "a", "sender": "reno", "rtt_ms": 20}, {"name": "b", "sender": "cubic", "rtt_ms": 40}],
-                },
+                "network": {"links": [{"rate_mbps": 8, "buffer_packets": 20}],
+                        "flows": [{"name": "a", "sender": "reno", "rtt_ms": 20}, {"name": "b", "sender": "cubic", "rtt_ms": 40}]},
             },
         ],
         "metrics": ["utilisation", "jain_index", "throughput_mbps[b]@late"],
-    }
+    }  # fmt: skip
     return {**data, **changes}
 
 
@@ -76,17 +72,12 @@ def cells(**changes: Any) -> list[PacketCell]:
 def test_cells_are_the_grid_and_the_fixed_network() -> None:
     found = cells()
     assert [cell.name for cell in found] == [
-        "grid[buffer=0.5]/reno/network/1",
-        "grid[buffer=0.5]/reno/network/2",
-        "grid[buffer=2]/reno/network/1",
-        "grid[buffer=2]/reno/network/2",
-        "fixed/network/network/1",
-        "fixed/network/network/2",
-    ]
+        "grid[buffer=0.5]/reno/network/1", "grid[buffer=0.5]/reno/network/2", "grid[buffer=2]/reno/network/1",
+        "grid[buffer=2]/reno/network/2", "fixed/network/network/1", "fixed/network/network/2",
+    ]  # fmt: skip
     assert len({cell.key for cell in found}) == 6
     rates = [cell.parameters["rate"] for cell in found[:2]]
-    assert all(4 <= rate <= 16 for rate in rates)
-    assert rates[0] != rates[1]
+    assert all(4 <= rate <= 16 for rate in rates) and rates[0] != rates[1]
     assert found[0].metrics == ("utilisation", "jain_index")
     assert found[4].metrics == ("utilisation", "jain_index", "throughput_mbps[b]@late")
 
@@ -177,8 +168,7 @@ def test_pyramid_is_the_papers() -> None:
     flow = {"name": "short", "sender": "reno", "rtt_ms": 100, "pyramid": {"period_s": 8, "height": 2}}
     network, windows = expand({"links": [], "flows": [flow]}, duration_s=17, key=1)
     spans = [(f["start_s"], f["stop_s"]) for f in network["flows"]]
-    assert spans == [(2, 8), (4, 6), (10, 16), (12, 14)]
-    assert windows["phase0"] == [(0.5, 2), (8.5, 10)]
+    assert spans == [(2, 8), (4, 6), (10, 16), (12, 14)] and windows["phase0"] == [(0.5, 2), (8.5, 10)]
     assert windows["phase1"] == [(2.5, 4), (6.5, 8), (10.5, 12), (14.5, 16)]
     assert windows["phase2"] == [(4.5, 6), (12.5, 14)]
 
@@ -379,8 +369,7 @@ def test_a_cell_of_another_table_of_a_link_is_another_cell(tmp_path: Path, monke
         return cell.key
 
     first = key_with("1\n2\n3\n4\n")
-    assert key_with("1\n2\n4\n4\n") != first
-    assert key_with("1\n2\n3\n4\n") == first
+    assert key_with("1\n2\n4\n4\n") != first and key_with("1\n2\n3\n4\n") == first
 
 
 FIGURES: list[dict[str, Any]] = [
@@ -413,11 +402,8 @@ def test_the_page_stands_alone_and_escapes(run: Path) -> None:
     for outside in ("http://", "https://", "<script", 'src="report'):
         assert outside not in text
     assert text.count("data:image/png;base64,") == 6  # five figures and the profiles
-    assert "a &amp; b" in text
-    assert "&lt;it cannot be&gt;" in text
-    assert "&lt;b&gt;rates" in text
-    assert "<b>rates" not in text
-    assert "ccenv bench run packets" in text
+    assert "a &amp; b" in text and "&lt;it cannot be&gt;" in text and "&lt;b&gt;rates" in text
+    assert "<b>rates" not in text and "ccenv bench run packets" in text
     for name in ("lines", "bars", "heat", "delta", "series"):
         for suffix in ("png", "svg", "csv"):
             assert (run / "report" / f"{name}.{suffix}").stat().st_size > 50
@@ -428,8 +414,7 @@ def test_numbers_behind_a_figure(run: Path) -> None:
     lines = (run / "report" / "lines.csv").read_text().splitlines()
     records = [json.loads(line) for line in (run / "cells.jsonl").read_text().splitlines()]
     grid = [record for record in records if record["scenario"].startswith("grid")]
-    assert lines[0] == "scenario,agent,seed,buffer,utilisation"
-    assert len(lines) == 1 + len(grid) == 9
+    assert lines[0] == "scenario,agent,seed,buffer,utilisation" and len(lines) == 1 + len(grid) == 9
     assert float(lines[1].split(",")[-1]) == grid[0]["metrics"]["utilisation"]
 
 
@@ -439,9 +424,7 @@ def test_equal_runs_make_equal_pictures(run: Path) -> None:
     suite = validate_suite(manifest["suite"], "manifest")
     for figure in suite.figures[:2]:
         first, second = draw(suite, records, figure), draw(suite, records, figure)
-        assert first is not None
-        assert second is not None
-        assert picture(first, ".svg") == picture(second, ".svg")
+        assert first is not None and second is not None and picture(first, ".svg") == picture(second, ".svg")
         assert len(table(suite, records, figure)) > 1
 
 

@@ -64,14 +64,9 @@ def test_a_record_is_what_its_path_and_seed_give(finished: Path) -> None:
 
     record = next(r for r in records_of(finished) if (r["scenario"], r["agent"], r["adversary"]) == ("two", "reno", "uniform"))
     engine = CurveEngine(
-        [NetworkPath.from_dict(record["path"])],
-        model="cbr_delay",
-        senders=[make_sender("reno")] * 2,
-        adversary=make_adversary("uniform"),
-        steps_per_rtt=8,
-        seed=record["engine_seed"],
-        record=True,
-    )
+        [NetworkPath.from_dict(record["path"])], model="cbr_delay", senders=[make_sender("reno")] * 2,
+        adversary=make_adversary("uniform"), steps_per_rtt=8, seed=record["engine_seed"], record=True,
+    )  # fmt: skip
     engine.advance(20 * 8)
     assert measure(Window(engine.trace(0), 5 * 8, 20 * 8), small()["metrics"]) == record["metrics"]
 
@@ -103,8 +98,7 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(finished, 
     assert all(record["scenario"] == "two" for record in records_of(folder))
     run_suite(small_suite(), folder, only=["*/reno/*/1", "*/cc_qdel/kind/*"], pictures=False)
     last = run_suite(small_suite(), folder, pictures=False)
-    assert last["complete"]
-    assert len(played) == len(set(played)) == 16
+    assert last["complete"] and len(played) == len(set(played)) == 16
     assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
 
 
@@ -196,8 +190,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
     kept = len(load_cells(tmp_path))
-    assert kept >= CurveCell.per_task
-    assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
+    assert kept >= CurveCell.per_task and run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
@@ -249,8 +242,7 @@ def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch)
     Path("bad.py").write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
     assert main(["bench", "run", str(write_suite(tmp_path)), "--agent", "bad.py"]) == 1
     told = capsys.readouterr()
-    assert "8 cells failed" in told.out
-    assert "missing" not in told.out
+    assert "8 cells failed" in told.out and "missing" not in told.out
     assert "bad.py:4: ZeroDivisionError" in told.err
 
 
@@ -265,8 +257,7 @@ def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert "suite small version 1, means against kind; 24 cells" in text
     for word in ("cc_qdel", "reno", "constant:rate_mbps=5", "power (IQM, 95 %)", "worst utilisation"):
         assert word in text
-    assert "missing" not in text
-    assert (tmp_path / "runs" / "bench" / "small" / "summary.png").is_file()
+    assert "missing" not in text and (tmp_path / "runs" / "bench" / "small" / "summary.png").is_file()
 
 
 def test_json(tmp_path: Path, answer) -> None:

@@ -81,15 +81,13 @@ def test_ranges_are_drawn_by_seed_log_uniformly() -> None:
     case = suite.cases[0]
     paths = [case.path(suite.run_key(case.name, seed)) for seed in range(400)]
     rates = [path.link_rate_Bps / 125_000 for path in paths]
-    assert 1 <= min(rates) < 1.2
-    assert 80 < max(rates) < 100
+    assert 1 <= min(rates) < 1.2 and 80 < max(rates) < 100
     # the middle of [1, 100] on a logarithmic scale is 10: 400 draws put a share of 1/2 +- 0.1 below it (4 standard deviations)
     assert abs(sum(rate < 10 for rate in rates) / 400 - 0.5) < 0.1
     rtts = [path.flows[0].rtt_s for path in paths]
     low_both = sum(rate < 10 and rtt < 0.03 for rate, rtt in zip(rates, rtts, strict=True)) / 400
     assert abs(low_both - 0.25) < 0.09  # drawn independently
-    assert case.path(suite.run_key(case.name, 7)) == paths[7]
-    assert math.isinf(paths[0].buffer_bytes)
+    assert case.path(suite.run_key(case.name, 7)) == paths[7] and math.isinf(paths[0].buffer_bytes)
 
 
 def test_flows_start_one_after_the_other() -> None:

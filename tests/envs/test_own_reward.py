@@ -126,8 +126,7 @@ def test_per_packet_it_is_called_once_for_each_decision(file: str, more: dict[st
         _, reward, _, _, info = single.step(single.action_space.sample())
         measured = info["decides"] & (info["rewards"] > 0.0)
         asked += int(measured.sum())
-        assert len(seen) == asked
-        assert reward == pytest.approx(info["rewards"].mean())
+        assert len(seen) == asked and reward == pytest.approx(info["rewards"].mean())
     np.testing.assert_allclose([seen[-1].jain], single.task.core.terms[0, np.flatnonzero(measured)[-1:], TERM_NUMBERS["jain"]])
 
 

@@ -78,8 +78,7 @@ def test_observations_stay_in_the_space_and_every_element_moves() -> None:
     low = high = observation
     for _ in range(150):
         observation, reward, terminated, _, info = env.step(env.action_space.sample())
-        assert observation in env.observation_space
-        assert np.isfinite(reward).all() and not terminated.any()
+        assert observation in env.observation_space and np.isfinite(reward).all() and not terminated.any()
         assert info["decides"].shape == (16, 2)
         low, high = np.minimum(low, observation), np.maximum(high, observation)
     assert (high.max(axis=0) > low.min(axis=0)).all()
@@ -90,8 +89,7 @@ def test_seeds_decide_everything() -> None:
     for task, seed in zip(tasks, (5, 5, 6), strict=True):
         task.core.reset(seed=seed)
     first, second, third = (play(task, actions(task, 60)) for task in tasks)
-    assert same(first, second)
-    assert not same(first, third)
+    assert same(first, second) and not same(first, third)
     tasks[0].core.reset(seed=5)
     assert same(play(tasks[0], actions(tasks[0], 60)), first)
 
@@ -190,8 +188,7 @@ def test_rewards_are_weighted_terms_of_the_flows_that_decide() -> None:
         rewards = task.step(asked)
         terms = {name: task.core.terms[:, :, k] for k, name in enumerate(task.core.term_names)}
         by_flow = 2 * terms["throughput"] - 3 * terms["loss"]
-        assert task.core.rewards == pytest.approx(by_flow)
-        assert rewards == pytest.approx(by_flow.sum(axis=1) / 2)
+        assert task.core.rewards == pytest.approx(by_flow) and rewards == pytest.approx(by_flow.sum(axis=1) / 2)
         assert (by_flow[~task.core.decides] == 0).all()
 
 
@@ -216,8 +213,7 @@ def test_silent_late_and_stopped_flows_end_their_episodes(flow: dict[str, Any], 
         steps += 1
         rewards = task.step(np.full((2, 1), 0.3))
         assert np.isfinite(rewards).all() and np.isfinite(task.observe()).all()
-    assert task.core.truncated().all()
-    assert (task.core.now_s <= 5.0).all()
+    assert task.core.truncated().all() and (task.core.now_s <= 5.0).all()
 
 
 @settings(max_examples=15)
@@ -229,8 +225,7 @@ def test_the_network_agent_is_legal(seed: int, kept: float | None) -> None:
     for _ in range(50):
         env.step(generator.uniform(0, 1, 1).astype(np.float32) if kept is None else np.array([kept], np.float32))
     trace = env.task.core.trace()
-    assert trace.S[-1, 0] > 0
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+    assert trace.S[-1, 0] > 0 and check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 def test_holding_packets_hurts_and_pictures_are_drawn() -> None:
@@ -266,8 +261,7 @@ def test_flows_that_share_a_policy_are_rows() -> None:
     from ccenv.envs.clients.sb3 import make_sb3
 
     batch = make_sb3("ccenv/Packet-v0", 3, scenario=MIXED, shared_policy=True, episode_decisions=10)
-    assert batch.num_envs == 6
-    assert batch.reset().shape == (6, 30)
+    assert batch.num_envs == 6 and batch.reset().shape == (6, 30)
     ended = 0
     for _ in range(25):
         observations, rewards, dones, infos = batch.step(np.zeros((6, 1), np.float32))

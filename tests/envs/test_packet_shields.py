@@ -86,15 +86,13 @@ def test_every_rate_lies_inside_the_interval_of_its_decision() -> None:
         decided += int(decides.sum())
         strictly += int((lo < hi)[decides].sum())
         core.reset(core.truncated())
-    assert decided > 2000
-    assert strictly > 500
+    assert decided > 2000 and strictly > 500
 
 
 def test_discrete_actions_batches_and_copies() -> None:
     env = gym.make_vec("ccenv/Packet-v0", num_envs=3, scenario=MANY, shield=shield(), n_actions=5, threads=2)
     seen, _ = env.reset(seed=1)
-    assert seen.shape == (3, 20)
-    assert env.single_action_space == gym.spaces.MultiDiscrete([5, 5])
+    assert seen.shape == (3, 20) and env.single_action_space == gym.spaces.MultiDiscrete([5, 5])
     core = env.unwrapped.task.core
     kept = core.state()
     first = [env.step(np.full((3, 2), 2))[0] for _ in range(40)]

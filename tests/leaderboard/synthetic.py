@@ -53,14 +53,9 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         references=[],
     )
     return BenchRecord(
-        manifest,
-        [CellRecord(**cell) for cell in cells],
-        suite,
-        suite.sha256,
-        f"{number:09d}",
-        lambda _: None,
+        manifest, [CellRecord(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None,
         hash_value(["s", name]),
-    )
+    )  # fmt: skip
 
 
 def synthetic(count: int) -> Records:

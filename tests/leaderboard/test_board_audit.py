@@ -45,8 +45,7 @@ def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
     assert result["n_incomparable"] == result["n_proofs"] == 0
     assert store.records("audit")[0].content["n_equal"] == 12
     again = audit(store, home, sample=12, certificates=2, seed=result["sample_seed"], keep=False)
-    assert again["n_equal"] == 12
-    assert len(store.records("audit")) == 1
+    assert again["n_equal"] == 12 and len(store.records("audit")) == 1
     close_round(store, home)
     assert audit(store, home, sample=0, certificates=0)["problems"] == []
 
@@ -151,16 +150,14 @@ def test_damage(store: BoardStore) -> None:
     assert {record.content["name"] for record in records} == {"square_period_rtts_4", "good_moves", "good_network"}
     for record in records:
         assert {cell["sender"] for cell in record.content["cells"]} == {"reno", "cc_qdel"}
-        assert len(record.content["cells"]) == 2
-        assert WORST_VIEW in record.files
+        assert len(record.content["cells"]) == 2 and WORST_VIEW in record.files
         damages = [1 - cell["utilisation"] / cell["undisturbed"] for cell in record.content["cells"]]
         assert min(damages) - 1e-12 <= record.content["score"]["iqm"] <= max(damages) + 1e-12
     cell = undisturbed_cells(PANEL)[0]
     same, trace = measure_damage(cell, make_adversary("kind"))
     assert same.damage == 0.0  # against itself, to the last bit
     slowed, _ = measure_damage(cell, make_adversary("slowest"))
-    assert slowed.damage > 0.05
-    assert trace.header.adversary == "benign"
+    assert slowed.damage > 0.05 and trace.header.adversary == "benign"
 
 
 def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,8 +198,7 @@ def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
     assert "Ada Lovelace" in page
     assert 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
-    assert "A &amp; B" in page
-    assert "ccenv board score DIR --suite small --seeds " in page
+    assert "A &amp; B" in page and "ccenv board score DIR --suite small --seeds " in page
     assert any(name.startswith("submissions/") and name.endswith("/program.json") for name in site)
     assert not any(name.endswith(".npz") for name in site)  # the adversarial suite was evaluated without traces
     assert page.count('class="viewer"') == 1  # its view is there
@@ -285,8 +281,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["board", "audit", "--board", str(tmp_path / "absent")]) == 2
     capsys.readouterr()
     refused(["board", "submit", "copaa", "--board", str(tmp_path / "absent")], "Did you mean 'copa'")
-    assert not (tmp_path / "absent").exists()
-    assert main(["board", "audit", *board, "-s", "sample=-1"]) == 2
+    assert not (tmp_path / "absent").exists() and main(["board", "audit", *board, "-s", "sample=-1"]) == 2
 
 
 def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
@@ -328,8 +323,7 @@ def test_an_audit_names_an_invented_score_a_dropped_record_and_a_foreign_machine
     (dropped,) = [problem for problem in result["problems"] if "head" in problem]
     assert "records were dropped or written anew" in dropped
     (foreign,) = result["foreign"]
-    assert "(cc_qdel, hard)" in foreign and FOREIGN in foreign
-    assert len(result["problems"]) == len(invented) + 1
+    assert "(cc_qdel, hard)" in foreign and FOREIGN in foreign and len(result["problems"]) == len(invented) + 1
 
 
 def test_an_audit_does_not_confirm_invented_scores_of_a_foreign_machine(forgery, tmp_path, capsys):

@@ -295,11 +295,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("player_of_classic", edit("submission", lambda c: c.update(player_sha256="0" * 64), "reno"), "its player_sha256 is '000"),
     ("payload", other_payload, "changed after packing"),
     ("payload_and_document", other_payload_and_document, "its submission is|its player_sha256 is"),
-    (
-        "signer_added",
-        edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
-        "its signed_by is 'SHA256:A",
-    ),
+    ("signer_added", edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
+     "its signed_by is 'SHA256:A"),
     ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
     ("alike", handed_in("cc_probe_fast", "P1-ain"), "record .* has a name that looks like its own already"),
     ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "kept for ccenv's own 'reno'"),
@@ -312,11 +309,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("name", edit("evaluation", lambda c: c.update(name="vegas"), "reno"), "calls the submission 'vegas'"),
     ("envelope_name", edit("envelope", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
     ("damage_name", edit("damage", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
-    (
-        "summary_of_another",
-        edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
-        "one is needed, about reno",
-    ),
+    ("summary_of_another", edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
+     "one is needed, about reno"),
     ("cell_of_another", cells(lambda lines: lines[0].update(agent="vegas")), "a run of vegas"),
     ("cell_twice", cells(lambda lines: lines.__setitem__(1, lines[0])), "run 2 is one/reno/kind/"),
     ("cell_left_out", cells(lambda lines: lines.pop()), "cells; the manifest says"),
@@ -406,11 +400,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     # B6: counts that the suite and the board can have, keys once, dates of the calendar
     ("summary_n_cells", edit("evaluation", summary(n_cells=10**9), "reno"), "record .* summary of reno: n_cells is 1000000000"),
     ("summary_n_cells_below_0", edit("evaluation", summary(n_cells=-1), "reno"), "manifest.summary.0.n_cells.*-1"),
-    (
-        "score_n_runs",
-        edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(n_runs=999), "reno"),
-        "record .* summary of reno: score.n_runs is 999",
-    ),
+    ("score_n_runs", edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(n_runs=999), "reno"),
+     "record .* summary of reno: score.n_runs is 999"),
     ("n_missing", manifest(n_missing=3), "manifest: n_missing is 3, but complete is true"),
     ("n_missing_of_a_whole_run", manifest(n_missing=3, complete=False), "record .*: n_cells is .* and n_missing 3; suite 'sm"),
     ("n_missing_below_0", manifest(n_missing=-1), "manifest.n_missing.*-1"),
@@ -432,7 +423,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("digits_of_another_script", edit("reveal", lambda c: c.update(recorded_at="\uff12026-02-03T00:00:00Z")), "recorded_at"),
     ("before_any_board", audit_record(recorded_at="2025-12-31T23:59:59Z"), "record .*: recorded_at: before 2026.*2025-12-31"),
     ("finished_before_any_board", manifest(finished_at="0001-01-01T00:00:00Z"), "manifest.finished_at: before 2026.*0001-01-01"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])

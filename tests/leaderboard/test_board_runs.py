@@ -32,8 +32,7 @@ def test_a_second_evaluation_is_refused_and_deletes_nothing(tmp_path: Path) -> N
         says = r"another evaluation of this board is at work here \(process \d+\)"
         with locked(home.folder / WORK, "evaluation of this board"), pytest.raises(CcenvError, match=says):
             evaluate(store, home, tasks)
-        assert unfinished.exists()
-        assert len(evaluate(store, home, tasks)) == 1
+        assert unfinished.exists() and len(evaluate(store, home, tasks)) == 1
 
 
 @pytest.mark.parametrize("left", ["", "00ff", "not hex"])
@@ -91,5 +90,4 @@ def test_no_path_of_the_machine_reaches_a_record(tmp_path: Path, monkeypatch: py
         for record in store.records():
             public = [json.dumps(record.content).encode(), *(store.file(digest) for digest in record.files.values())]
             for text in [text for data in public for text in texts(data)]:
-                assert b"operators" not in text
-                assert str(tmp_path).encode() not in text
+                assert b"operators" not in text and str(tmp_path).encode() not in text

@@ -118,8 +118,7 @@ def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -
     index = next((site / "suites").glob("small*")).read_text()
     for entry in manifest["summary"]:
         row = re.search(rf'<tr>\s*<td[^>]*>[^<]*</td>\s*<th scope="row" data-value="{entry["agent"]}">.*?</tr>', index, re.DOTALL)
-        assert row is not None
-        assert f"{entry['score']['iqm']:.3f}" in row[0]
+        assert row is not None and f"{entry['score']['iqm']:.3f}" in row[0]
         assert f"{entry['score']['low']:.3f} to {entry['score']['high']:.3f}" in row[0]
         assert f">{entry['against']['kind']['loss_fraction'] * 100:.2f}</td>" in row[0]
 
@@ -165,8 +164,7 @@ def test_a_verdict_links_its_trace_and_is_refuted_only_where_it_repeats(lasso, v
 
 def test_text_of_records_is_escaped(site: Path) -> None:
     page = next((site / "entries").glob("cc_qdel*")).read_text()
-    assert "objectives &lt;or&gt; progress" in page
-    assert "<or>" not in page
+    assert "objectives &lt;or&gt; progress" in page and "<or>" not in page
 
 
 def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
@@ -263,8 +261,7 @@ def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
     assert (excused.excused, excused.bound) == (True, None)
     assert (promised.excused, promised.bound) == (False, 0.9)
     older = promised.model_copy(update={"format_version": 1})
-    assert older.excused
-    assert "any progress" in older.question
+    assert older.excused and "any progress" in older.question
 
 
 def test_envelopes_of_the_first_version_bound_nothing() -> None:
@@ -355,8 +352,7 @@ def test_hostile_connections_are_few_and_end(served_site: tuple[Path, int]) -> N
                 connection.sendall(b"x")  # never silent, never done
         slow = [connection for connection in slow if not _is_over(connection)]
         time.sleep(0.1)
-    assert not slow
-    assert answer(port, "index.html") == b"a page"
+    assert not slow and answer(port, "index.html") == b"a page"
 
 
 def _is_over(connection: socket.socket) -> bool:
@@ -460,19 +456,13 @@ def test_moves_of_the_view_are_those_of_the_network() -> None:
     ("sender", "adversary", "said"),
     [
         ("constant:rate_mbps=3", "kind", r"25 % of the link is used: the sender sends only 25 % of the link rate, although th"),
-        (
-            "constant:rate_mbps=36",
-            "kind",
-            r"100 % of the link is used: the sender sends 2\d\d % of the link rate, and 5\d % of it is lost\.$",
-        ),
-        (
-            "constant:rate_mbps=6",
-            "slowest",
-            r"the network holds up to \d+ ms of bytes back \(RTTs are .* ms on a path of 40 ms\)",
-        ),
+        ("constant:rate_mbps=36", "kind",
+         r"100 % of the link is used: the sender sends 2\d\d % of the link rate, and 5\d % of it is lost\.$"),
+        ("constant:rate_mbps=6", "slowest",
+         r"the network holds up to \d+ ms of bytes back \(RTTs are .* ms on a path of 40 ms\)"),
         ("cubic", "kind", r"the sender offers \d+ % of the link rate"),
     ],
-)
+)  # fmt: skip
 def test_the_sentence_says_what_is_measured(sender: str, adversary: str, said: str) -> None:
     assert re.search(said, explain(make_view(played(sender, adversary)))), explain(make_view(played(sender, adversary)))
 
@@ -495,16 +485,13 @@ def test_a_view_of_an_older_version_is_drawn_without_rtt_and_moves() -> None:
     del view["flows"][0]["rtt_ms"]
     older = trace_view(view)
     assert (complete["complete"], older["complete"]) == (True, False)
-    assert (len(complete["panels"]), len(older["panels"])) == (3, 2)
-    assert "rtt_ms" not in older["series"]
-    assert older["why"].startswith("In the second half of the run")
-    assert "the network" not in older["why"]
+    assert (len(complete["panels"]), len(older["panels"])) == (3, 2) and "rtt_ms" not in older["series"]
+    assert older["why"].startswith("In the second half of the run") and "the network" not in older["why"]
 
 
 def test_the_page_of_a_sender_has_the_sentence_and_the_moves(tmp_path: Path) -> None:
     run_suite(small_suite(agents=["reno"]), tmp_path / "records", pictures=True)
     build_site(from_folders([tmp_path / "records"]), tmp_path / "site")
     page = next((tmp_path / "site" / "entries").glob("reno*.html")).read_text()
-    assert 'class="why">In the second half of the run' in page
-    assert "held back by the network" in page
+    assert 'class="why">In the second half of the run' in page and "held back by the network" in page
     assert "RTT, reno" in page

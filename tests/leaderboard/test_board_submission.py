@@ -51,12 +51,9 @@ from ccenv.proofs.formulas.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = {
-    "program": ProgramSender,
-    "policy": PolicySender,
-    "scripted": ScriptedAdversary,
-    "moves": RecordedAdversary,
+    "program": ProgramSender, "policy": PolicySender, "scripted": ScriptedAdversary, "moves": RecordedAdversary,
     "network": MlpAdversary,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,9 +77,7 @@ def test_good_submissions_pass(kind: str, tmp_path: Path) -> None:
 def test_each_rule_refuses_what_it_is_for(fixture: Hostile, tmp_path: Path) -> None:
     begin = time.perf_counter()
     message = refusal_of(fixture, tmp_path)
-    assert fixture.refusal in message
-    assert message.startswith("DIR")
-    assert "\n" not in message
+    assert fixture.refusal in message and message.startswith("DIR") and "\n" not in message
     assert len(message) < 500 and all(character.isprintable() for character in message)
     assert time.perf_counter() - begin < 60  # a hang would take hours
 

@@ -179,8 +179,7 @@ def test_noise_is_keyed_by_the_seed_alone():
 
 def test_a_callback_may_end_the_training():
     _, seen, went_on = collect(build("sender"), KernelPPO.collect_rollouts, stop_at=4)
-    assert not went_on
-    assert len(seen.rewards) == 4
+    assert not went_on and len(seen.rewards) == 4
 
 
 def test_learning_goes_on_over_several_rollouts():

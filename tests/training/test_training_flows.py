@@ -240,8 +240,7 @@ def test_each_row_is_a_flow_with_its_own_reward(action):
         own = rows.step(chosen.reshape((6, 1) if action == "box" else 6))
         theirs = flows.step({name: chosen[:, i] for i, name in enumerate(flows.agents)})
         np.testing.assert_array_equal(own.reshape(3, 2), np.stack([theirs[name] for name in flows.agents], 1))
-    assert (own.reshape(3, 2)[:, 0] != own.reshape(3, 2)[:, 1]).any()
-    assert rows.core.truncated().all()
+    assert (own.reshape(3, 2)[:, 0] != own.reshape(3, 2)[:, 1]).any() and rows.core.truncated().all()
 
 
 def test_rows_of_a_network_start_and_end_together():
@@ -282,8 +281,7 @@ def test_shipped_config_trains_and_goes_on(tmp_path, capsys):
         return json.loads(capsys.readouterr().out)
 
     first = train()
-    assert first["evaluation"]["n_flows"] == 2
-    assert first["steps"] == 128
+    assert first["evaluation"]["n_flows"] == 2 and first["steps"] == 128
     assert train("total_steps=256")["resumed_from_steps"] == 128
     assert make_sender(str(tmp_path / "run")).name == "shared_sender"
 
@@ -295,24 +293,18 @@ def test_python_and_kernel_rollouts_both_train(tmp_path):
         learner = Learner(load_config("shared_sender", [*SMALL, f"ppo.rollouts={rollouts}"]))
         before = learner.player().weights[0].copy()
         learner.run(lambda state, progress: False)
-        assert learner.state.iteration == 2
-        assert (learner.player().weights[0] != before).any()
+        assert learner.state.iteration == 2 and (learner.player().weights[0] != before).any()
 
 
 def test_flows_that_share_are_evaluated_together():
     world = EnvSettings(senders=("external", "external"), models=("cbr_delay",), steps_per_rtt=4)
     both = evaluate_in_world(world, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
     alone = evaluate_in_world(
-        world.model_copy(update={"senders": ("external", "cc_probe_drain")}),
-        make_sender("cc_probe_drain"),
-        8,
-        warmup_rtts=20,
+        world.model_copy(update={"senders": ("external", "cc_probe_drain")}), make_sender("cc_probe_drain"), 8, warmup_rtts=20,
         measure_rtts=20,
-    )
-    assert both.n_flows == 2
-    assert both.share == pytest.approx(1.0)
-    assert both.utilisation == pytest.approx(alone.link_utilisation)
-    assert 0 < alone.share < 1
+    )  # fmt: skip
+    assert both.n_flows == 2 and both.share == pytest.approx(1.0)
+    assert both.utilisation == pytest.approx(alone.link_utilisation) and 0 < alone.share < 1
 
 
 def test_flows_of_rllib_need_two():
@@ -376,8 +368,7 @@ def test_a_run_inside_a_shield_leaves_a_policy_with_its_shield(tmp_path):
     assert config.environment.shield == to_data(shield())
     result = train(config, tmp_path / "run")
     sender = make_sender(str(result.folder))
-    assert isinstance(sender, ShieldSender) and sender.chooser == "policy"
-    assert sender.program == shield()
+    assert isinstance(sender, ShieldSender) and sender.chooser == "policy" and sender.program == shield()
     assert evaluate_sender(sender, 32, steps_per_rtt=4).score == pytest.approx(result.common.score, abs=0.05)
     assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"]
     assert load_shield(str(result.folder)) == shield()

@@ -105,8 +105,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = validate(RllibConfig, *load_data(name, [*arguments[1:-2:2], "seed=3"]))
     run = record.make_entry(config, train_rllib(config, tmp_path / "run"))  # finished: nothing is trained again
     assert run["evaluation"] == result["evaluation"] and 0 <= run["worst"]["deep"]["utilisation"] <= 1
-    assert (run["duel"] is None) == (name == "rllib_sender")
-    assert make_sender(str(tmp_path / "run")).name == name
+    assert (run["duel"] is None) == (name == "rllib_sender") and make_sender(str(tmp_path / "run")).name == name
     if name == "rllib_duel":
         first = result["returns"][0]
         assert first["sender"] == pytest.approx(-first["network"])  # zero-sum

@@ -83,9 +83,7 @@ def test_kernel_equals_reference(program, numbers, utilised, loss):
     vector = np.array([float(inputs[name]) for name in INPUTS])
     rate, hold = evaluate(compile_program(program).nodes, 0, vector)
     expected = decide(program, inputs)
-    assert rate == expected.rate
-    assert hold == expected.hold_rtts
-    assert inputs["MSS/Rm"] <= rate <= MAX_RATE_Bps
+    assert rate == expected.rate and hold == expected.hold_rtts and inputs["MSS/Rm"] <= rate <= MAX_RATE_Bps
 
 
 @given(st.lists(programs, min_size=2, max_size=4), st.lists(finite, min_size=len(INPUTS), max_size=len(INPUTS)))
@@ -214,9 +212,7 @@ BAD = [
 def test_bad_program_is_refused_in_one_line(text, message):
     with pytest.raises(ProgramError) as caught:
         parse_program(text)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
+    assert message in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 def _nested(depth):

@@ -28,8 +28,7 @@ def test_a_shield_survives_writing_and_printing():
     program = shield()
     assert parse_program(to_json(program)) == program and json.loads(to_json(program))["version"] == 2
     assert "rate in [6/5 C_L, 8/5 C_L + MSS/Rm]" in pseudo_code(program)
-    assert "rate = C_L" in pseudo_code(program)
-    assert largest_rate(program) == (Fraction(8, 5), 1)
+    assert "rate = C_L" in pseudo_code(program) and largest_rate(program) == (Fraction(8, 5), 1)
 
 
 def test_a_program_without_intervals_is_written_as_version_1_and_read_as_either():
@@ -88,8 +87,7 @@ def test_no_interval_of_the_shield_is_empty():
 def test_no_position_leaves_the_interval(a, b, position):
     lo, hi = min(a, b), max(a, b)
     rate = rate_in(lo, hi, position)
-    assert lo <= rate <= hi
-    assert rate == rate_at(lo, hi, position)
+    assert lo <= rate <= hi and rate == rate_at(lo, hi, position)
     if not position > 0:
         assert rate == lo
     elif position >= 1:

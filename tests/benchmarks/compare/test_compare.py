@@ -52,8 +52,7 @@ def test_several_seeds_make_means_with_intervals() -> None:
     row, values = several.rows[0], [row.throughput_mbps or 0.0 for row in alone]
     assert row.throughput_mbps == pytest.approx(sum(values) / 3)
     low, high = row.intervals["throughput_mbps"]
-    assert min(values) <= low < row.throughput_mbps < high <= max(values)
-    assert "[" in row.text("throughput_mbps")
+    assert min(values) <= low < row.throughput_mbps < high <= max(values) and "[" in row.text("throughput_mbps")
     assert not alone[0].intervals
     first = several.results[0]
     assert first is not None and first.scenario.seed == 3
@@ -84,12 +83,10 @@ def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison)
 
 def test_table_frame_and_page(comparison: Comparison) -> None:
     frame = comparison.to_frame()
-    assert list(frame.index) == ["reno", "bad", "copa"]
-    assert "worst_utilisation" not in frame.columns
+    assert list(frame.index) == ["reno", "bad", "copa"] and "worst_utilisation" not in frame.columns
     assert frame.loc["reno", "share"] == comparison.rows[0].share
     page = comparison._repr_html_()
-    assert page.count("<tr>") == 4
-    assert "<svg" in page
+    assert page.count("<tr>") == 4 and "<svg" in page
     assert repr(comparison) == (
         "Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, "
         "packets up to 0.5 service times late, "
@@ -140,8 +137,7 @@ NO_RATES = ["", "fast", "50mph", "-3mbps", "0", "nan", "inf", "1e400mbps", "5 5m
 def test_what_is_no_rate_is_one_line(value: object) -> None:
     with pytest.raises(InputError) as caught:
         positive("rate", value, MBPS)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(
@@ -168,6 +164,4 @@ def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert main(["compare", *arguments, "--duration", "1s"]) == 2
     printed = capsys.readouterr()
     said = printed.err.strip()
-    assert printed.out == ""
-    assert message in said
-    assert said.count("\n") == 0
+    assert printed.out == "" and message in said and said.count("\n") == 0

@@ -151,8 +151,7 @@ def test_a_round_of_older_code_without_all_its_parts_is_decided_anew(played: Pat
 def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
     with pytest.raises(InputError) as refused:
         small(**changes)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def forge(file: Path, **changes: object) -> None:
@@ -191,8 +190,7 @@ def test_damaged_parts_are_refused(damage: Callable, name: str, message: str, pl
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message) as refused:
         league(small(rounds=3), folder)
-    assert "\n" not in str(refused.value)
-    assert (folder / "league.json").read_bytes() == before
+    assert "\n" not in str(refused.value) and (folder / "league.json").read_bytes() == before
 
 
 def test_moves_of_another_part_are_refused(played: Path, tmp_path: Path) -> None:
@@ -271,8 +269,7 @@ def test_exploitability_is_what_both_sides_gain() -> None:
     assert found["network_gain"] == pytest.approx(0.7 - (0.5 * 0.9 + 0.5 * 0.2))
     # In both scenes the sender's answer gets .5 more than the network's answer leaves; on nominal paths .1 more, or .1 less.
     low, high = found["interval"]
-    assert low == pytest.approx(0.5 * 0.5 - 0.5 * 0.1)
-    assert high == pytest.approx(0.5 * 0.5 + 0.5 * 0.1)
+    assert low == pytest.approx(0.5 * 0.5 - 0.5 * 0.1) and high == pytest.approx(0.5 * 0.5 + 0.5 * 0.1)
     worse = Payoffs(after.nominal * 0, after.attacked * 0, 0.5)
     useless = _exploitability(small(), mixed, before, worse, np.array([0.6, 0.4]), 0)
     assert useless["exploitability"] == pytest.approx(0.0)
@@ -303,10 +300,7 @@ def test_a_dead_worker_loses_nothing(played: Path, tmp_path: Path) -> None:
     workers = [worker for server in children(run.pid) for worker in children(server)]
     os.kill(workers[0], signal.SIGKILL)
     _, told = run.communicate(timeout=120)
-    assert run.returncode == 2
-    assert told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")
+    assert run.returncode == 2 and told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")
     run = start()
     out, _ = run.communicate(timeout=240)
-    assert run.returncode == 0
-    assert json.loads(out)["status"] == "finished"
-    assert record(folder) == record(played)
+    assert run.returncode == 0 and json.loads(out)["status"] == "finished" and record(folder) == record(played)
