@@ -4,7 +4,6 @@ import json
 import math
 import re
 import sqlite3
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -16,7 +15,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from board_records import PANEL, SUITE
+from board_records import PANEL, SUITE, contents
 from forging import KEY, OTHER_KEY, Forgery, forge, proved
 
 from ccenv.adversaries import make_adversary
@@ -153,6 +152,10 @@ def test_damage(store: BoardStore) -> None:
         assert len(record.content["cells"]) == 2 and WORST_VIEW in record.files
         damages = [1 - cell["utilisation"] / cell["undisturbed"] for cell in record.content["cells"]]
         assert min(damages) - 1e-12 <= record.content["score"]["iqm"] <= max(damages) + 1e-12
+    content = records[0].content  # the panel as published, whose hash is stored, and as it was played, with the entry's seeds
+    assert validate_suite(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
+    assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
+    assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
     cell = undisturbed_cells(PANEL)[0]
     same, trace = measure_damage(cell, make_adversary("kind"))
     assert same.damage == 0.0  # against itself, to the last bit
@@ -175,18 +178,6 @@ def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.
     assert "submission: missing" in problems[0] and "score" in problems[1]
 
 
-def test_damage_stores_what_was_run(store: BoardStore) -> None:
-    """The panel as published, whose hash is stored, and as it was played, with the seeds of the submission."""
-    content = store.records("damage")[0].content
-    assert validate_suite(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
-    assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
-    assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
-
-
 def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -> None:
     result = build_site(from_store(store, home), tmp_path / "one")
     build_site(from_store(store, home), tmp_path / "two")
@@ -202,9 +193,8 @@ def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -
     assert any(name.startswith("submissions/") and name.endswith("/program.json") for name in site)
     assert not any(name.endswith(".npz") for name in site)  # the adversarial suite was evaluated without traces
     assert page.count('class="viewer"') == 1  # its view is there
-    assert {"square_period_rtts_4", "good_moves"} <= set(
-        re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
-    )
+    rows = re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
+    assert {"square_period_rtts_4", "good_moves"} <= set(rows)
     assert store.records()[-1].chain in site["method.html"].decode()
     data = json.loads(site["board.json"])
     assert data["chain"] == store.records()[-1].chain
@@ -224,9 +214,8 @@ def test_an_entrys_numbers_can_be_made_again(store: BoardStore, evaluated: Path,
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(SUITE.model_dump(mode="json", exclude_none=True)))))
     record = store.records("evaluation", subject=store.records("submission")[0].subject)[0]
     seeds = ",".join(str(seed) for seed in record.content["manifest"]["suite"]["seeds"])
-    summary = score_sender(
-        str(evaluated / "program"), str(tmp_path / "small.yaml"), parse_seeds(seeds), "local", None, lambda done, total: None
-    )
+    arguments = str(tmp_path / "small.yaml"), parse_seeds(seeds), "local", None, lambda done, total: None
+    summary = score_sender(str(evaluated / "program"), *arguments)
     assert summary["score"] == record.content["manifest"]["summary"][0]["score"]
     with pytest.raises(InputError, match="whole numbers"):
         parse_seeds("1;2")
@@ -337,9 +326,8 @@ def test_an_audit_does_not_confirm_invented_scores_of_a_foreign_machine(forgery,
 def test_an_audit_that_could_compare_nothing_fails(forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("reno", "cc_qdel"):
         for stage in ("small", "hard"):
-            forgery.cells(
-                name, better_cells if stage == "small" else lambda cells: cells[0]["metrics"].update(utilisation=0.1), stage
-            )
+            worse = better_cells if stage == "small" else lambda cells: cells[0]["metrics"].update(utilisation=0.1)
+            forgery.cells(name, worse, stage)
             of_another_machine(forgery, name, stage)
     for row in [row for row in forgery.records if row["kind"] == "damage"]:
         forgery.drop(row)
@@ -348,11 +336,8 @@ def test_an_audit_that_could_compare_nothing_fails(forgery: Forgery, tmp_path: P
     home = Home(tmp_path / "imported")
     with home.open() as store:
         runs = sum(len(store.file(r.files["cells.jsonl"]).splitlines()) for r in store.records("evaluation"))
-        result = next(
-            r
-            for seed in range(50)
-            if (r := audit(store, home, sample=1, certificates=0, seed=seed, keep=False))["n_incomparable"]
-        )
+        audits = (audit(store, home, sample=1, certificates=0, seed=seed, keep=False) for seed in range(50))
+        result = next(found for found in audits if found["n_incomparable"])
     assert runs > 1
     assert "nothing could be compared: all 1 runs are of other code or another machine" in result["problems"]
 
@@ -431,13 +416,10 @@ def test_entries_are_taken_back_by_the_key_that_signed_them_or_by_the_operator(w
     board = ["--board", str(tmp_path / "board")]
     assert main(["board", "submit", str(workshop / "signed"), *board]) == 0
     assert main(["board", "submit", str(workshop / "plain"), *board]) == 0
-    assert (
-        main(["board", "withdraw", str(workshop / "signed"), "--sign", str(workshop / OTHER_KEY), "--out", str(tmp_path / "no")])
-        == 2
-    )
-    assert "that key cannot take it back" in capsys.readouterr().err
+    back = ["board", "withdraw", str(workshop / "signed"), "--sign"]
+    refused([*back, str(workshop / OTHER_KEY), "--out", str(tmp_path / "no")], "that key cannot take it back")
     request = str(tmp_path / "request")
-    assert main(["board", "withdraw", str(workshop / "signed"), "--sign", str(workshop / KEY), "--out", request]) == 0
+    assert main([*back, str(workshop / KEY), "--out", request]) == 0
     assert main(["board", "withdraw", request, *board]) == 0
     assert "signed is withdrawn, by key" in capsys.readouterr().out
     refused(["board", "withdraw", request, *board], "was taken back already")
@@ -447,7 +429,4 @@ def test_entries_are_taken_back_by_the_key_that_signed_them_or_by_the_operator(w
     refused(["board", "evaluate", *board, "--budget", "0"], "nothing was handed in yet")
     assert main(["board", "export", str(tmp_path / "x.jsonl"), *board]) == 0
     assert main(["board", "import", str(tmp_path / "x.jsonl"), "--board", str(tmp_path / "copy")]) == 0
-    assert (
-        subprocess.run(["grep", "-c", "withdraw.json.sig", str(tmp_path / "x.jsonl")], capture_output=True, check=True).stdout
-        == b"1\n"
-    )
+    assert sum("withdraw.json.sig" in line for line in (tmp_path / "x.jsonl").read_text().splitlines()) == 1

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from board_records import build_folders, edit, report
+from board_records import build_folders, contents, edit, report
 from small_suite import small_suite
 from synthetic import synthetic
 
@@ -53,10 +53,6 @@ def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "board"
     build_folders([made], out)
     return out
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 class Page(HTMLParser):
@@ -323,16 +319,8 @@ def test_hostile_links_of_a_site_are_not_followed(served_site: tuple[Path, int])
     (folder / "entries" / "index.html").symlink_to(secret / "round-1.hex")
     os.mkfifo(folder / "pipe.html")
     assert answer(port, "index.html") == answer(port, "entries/a.html") == b"a page"
-    for path in (
-        "link.html",
-        "inside.html",
-        "folder/round-1.hex",
-        "folder/",
-        "pipe.html",
-        "entries/",
-        "entries/../link.html",
-        "a%00b",
-    ):
+    outside = ["link.html", "inside.html", "folder/round-1.hex", "folder/", "pipe.html"]
+    for path in (*outside, "entries/", "entries/../link.html", "a%00b"):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             answer(port, path)
 
@@ -370,9 +358,8 @@ def _is_over(connection: socket.socket) -> bool:
 
 def played(sender: str, adversary: str, rtts: int = 60, **path: float) -> Trace:
     given = {"link_rate_mbps": 12, "rtt_ms": 40, "jitter_ms": 40, "buffer_bdp": 4, **path}
-    engine = CurveEngine(
-        [make_path(**given)], model="ccac", senders=[make_sender(sender)], adversary=make_adversary(adversary), record=True
-    )
+    players: Any = {"senders": [make_sender(sender)], "adversary": make_adversary(adversary)}
+    engine = CurveEngine([make_path(**given)], model="ccac", record=True, **players)
     engine.advance(rtts * engine.steps_per_rtt)
     return engine.trace(0)
 
