@@ -3,9 +3,11 @@
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_suite import small
 from tables.suites import select_columns, summarise_runs
@@ -131,12 +133,8 @@ def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:
 
 def small_game(**changes):
     data = load_suite("solved-v1").model_dump()
-    data |= {
-        "scenarios": [{"name": "ideal"}, {"name": "mine", "game": "ccac_small"}],
-        "table": {},
-        "references": [],
-        "figures": [],
-    }
+    data |= {"scenarios": [{"name": "ideal"}, {"name": "mine", "game": "ccac_small"}], "table": {}}
+    data |= {"references": [], "figures": []}
     return validate_suite({**data, "name": "small", **changes}, "small")
 
 
@@ -161,7 +159,6 @@ def test_runs_are_resumed_and_a_changed_game_is_another_cell(tmp_path):
     again = run_suite(small_game(agents=["C_L"]), tmp_path / "run", pictures=False, limit=1)
     assert again["n_cells"] == first["n_cells"] == 6
     suite = small_game(agents=["C_L"])
-    from ccenv.benchmarks.run.runner import make_cells
 
     keys = {cell.key for cell in make_cells(suite, [game_player("C_L")])}
     assert len(keys) == 6
@@ -170,13 +167,8 @@ def test_runs_are_resumed_and_a_changed_game_is_another_cell(tmp_path):
 def test_senders_that_no_board_can_drive_are_refused(tmp_path):
     with pytest.raises(InputError, match="is no belief program"):
         evaluate(small_game(), "cubic")
-    program = {
-        "format": "ccenv-program",
-        "version": 1,
-        "name": "again",
-        "source": "",
-        "rule": {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}},
-    }
+    rule = {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}}
+    program = {"format": "ccenv-program", "version": 1, "name": "again", "source": "", "rule": rule}
     (tmp_path / "again.json").write_text(json.dumps(program))
     with pytest.raises(InputError, match="reads loss, which a board does not say"):
         evaluate(small_game(), str(tmp_path / "again.json"))
@@ -271,8 +263,6 @@ def test_each_attack_has_a_calm_run_before_it() -> None:
 
 
 def test_numbers_of_another_kernel_are_other_numbers() -> None:
-    from dataclasses import replace
-
     cell = make_live_cells(suite())[0]
     assert replace(cell, kernel="1.2.3").key != cell.key
 
@@ -321,8 +311,6 @@ def test_the_detectors_root_solves_equation_8() -> None:
 
 def test_false_positives_are_those_of_the_process_of_equation_7() -> None:
     """Simulate the reflected random walk that theorem 1 is about: up at rate 1, down by c at Poisson events."""
-    import numpy as np
-
     tarp, r, mincwnd, bound = 0.01, 1.5, 2.0, 30.0
     generator = np.random.Generator(np.random.Philox(1))
     gaps = generator.exponential(1 / (mincwnd * tarp * r), 400_000)
@@ -385,15 +373,9 @@ def test_a_period_leaves_what_the_response_does_not_take() -> None:
     assert math.isnan(theory.response_time_of_period(10, 10, 5, 0, alone_s=1))
 
 
-def test_starvation_closed_forms() -> None:
+def test_evaluate_takes_what_it_needs_and_closed_forms() -> None:
     assert theory.queue_keeper_delay_s(1.5e6, 0.1, 3000) == pytest.approx(0.102)
-
-
-def test_references() -> None:
     assert theory.reference_rate(2, 1.0, 10) == 1.0 and theory.reference_rate(20, 1.0, 10) == 0.5
-
-
-def test_evaluate_takes_what_it_needs() -> None:
     assert theory.evaluate("throughput_gain_bound", {"n": 4, "case": "x"}) == 1.25
     assert theory.evaluate("throughput_gain_bound", {"m": 4}) is None
     assert theory.evaluate("false_positives", {"wndbnd_mss": 1, "loss_ratio": 0.5, "tarp": 0.1}) is None

@@ -75,9 +75,8 @@ def assert_same(own, expected):
 def test_autoreset_is_that_of_gymnasium(env_id, mode, step_info):
     settings = {**SHORT, "step_info": step_info}
     native = gym.make_vec(env_id, num_envs=3, autoreset_mode=mode, staggered=True, **settings)
-    single = gym.make_vec(
-        env_id, num_envs=3, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, staggered=True, **settings
-    )
+    vectors = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
+    single = gym.make_vec(env_id, num_envs=3, staggered=True, **vectors, **settings)
     assert native.metadata["autoreset_mode"] is mode
     seeds = [4, 5, 6]
     np.testing.assert_array_equal(native.reset(seed=seeds)[0], single.reset(seed=seeds)[0])

@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import ccenv
 from ccenv.base.errors import InputError
 from ccenv.envs.game import GameEnv, GameVectorEnv, solved_game
 from ccenv.proofs.games.players import regret_of, sender_on
@@ -134,8 +133,3 @@ def test_make_sb3_ends_games_without_a_limit_of_time():
     for _ in range(3):
         _, _, over, infos = env.step(np.array([1, 2]))
     assert over.all() and infos[0]["TimeLimit.truncated"] is False and infos[0]["regret"] > infos[1]["regret"]
-
-
-def test_ids_are_known():
-    assert ccenv.__version__ and isinstance(gym.make("ccenv/Game-v0").unwrapped, GameEnv)
-    assert isinstance(gym.make_vec("ccenv/Game-v0", num_envs=2), GameVectorEnv)

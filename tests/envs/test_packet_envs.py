@@ -65,11 +65,6 @@ def task_of(num_envs: int, **more: Any) -> PacketTask:
     return PacketTask(num_envs, read_packet_settings({"episode_decisions": 40, **more}, "test"))
 
 
-def test_the_command_of_the_docs() -> None:
-    env = gym.make_vec("ccenv/Packet-v0", num_envs=64, signals="aurora", action="rate_delta")
-    assert env.reset(seed=0)[0].shape == (64, 30)
-
-
 def test_observations_stay_in_the_space_and_every_element_moves() -> None:
     used = {"signals": ["send_ratio", "rtt_change", "loss_rate", "cwnd_log2", "true_share_log2", "last_action"], "history": 2}
     env = gym.make_vec("ccenv/Packet-v0", num_envs=16, scenario=MIXED, action="cwnd_exp2", episode_decisions=60, **used)
