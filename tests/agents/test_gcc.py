@@ -27,9 +27,8 @@ class Media:
             self.sent_s += gap_s
             rtt, total = rtt_s(self.sent_s - begin_s), self.delivered + MSS
             self.delivered = total
-            self.on_ack(
-                self.state, ack(now_s=self.sent_s + rtt, acked_bytes=MSS, delivered_bytes=total, rtt_s=rtt, mss_bytes=MSS)
-            )
+            heard = ack(now_s=self.sent_s + rtt, acked_bytes=MSS, delivered_bytes=total, rtt_s=rtt, mss_bytes=MSS)
+            self.on_ack(self.state, heard)
 
     @property
     def mbps(self):

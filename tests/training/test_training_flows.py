@@ -286,23 +286,11 @@ def test_shipped_config_trains_and_goes_on(tmp_path, capsys):
     assert make_sender(str(tmp_path / "run")).name == "shared_sender"
 
 
-def test_python_and_kernel_rollouts_both_train(tmp_path):
-    from ccenv.training.learner import Learner
-
-    for rollouts in ("python", "kernel"):
-        learner = Learner(load_config("shared_sender", [*SMALL, f"ppo.rollouts={rollouts}"]))
-        before = learner.player().weights[0].copy()
-        learner.run(lambda state, progress: False)
-        assert learner.state.iteration == 2 and (learner.player().weights[0] != before).any()
-
-
 def test_flows_that_share_are_evaluated_together():
     world = EnvSettings(senders=("external", "external"), models=("cbr_delay",), steps_per_rtt=4)
     both = evaluate_in_world(world, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
-    alone = evaluate_in_world(
-        world.model_copy(update={"senders": ("external", "cc_probe_drain")}), make_sender("cc_probe_drain"), 8, warmup_rtts=20,
-        measure_rtts=20,
-    )  # fmt: skip
+    beside = world.model_copy(update={"senders": ("external", "cc_probe_drain")})
+    alone = evaluate_in_world(beside, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
     assert both.n_flows == 2 and both.share == pytest.approx(1.0)
     assert both.utilisation == pytest.approx(alone.link_utilisation) and 0 < alone.share < 1
 
@@ -347,15 +335,12 @@ def test_an_action_is_the_position_in_the_interval(action, position):
         assert core.flow("rate_Bps")[0, 0] == min(max(lo + position * (hi - lo), lo), hi)
 
 
-def test_discrete_actions_are_evenly_spaced_positions():
+def test_discrete_actions_are_evenly_spaced_positions_and_no_number_is_none():
     env = gym.make("ccenv/Sender-v0", shield=shield(), action="discrete", n_actions=5)
     env.reset(seed=1)
     for level in range(5):
         env.step(level)
         assert env.unwrapped.task.core.flow("position")[0, 0] == level / 4
-
-
-def test_an_action_that_is_no_number_is_refused():
     env = gym.make("ccenv/Sender-v0", shield=shield(), disable_env_checker=True)
     env.reset(seed=1)
     with pytest.raises(InputError, match="not a number"):
@@ -397,7 +382,8 @@ def test_a_policy_inside_a_shield_is_read_back(tmp_path):
         save_policy(tmp_path, ShieldSender("c", shield(), "middle"))
 
 
-def test_choosers_by_name(tmp_path):
+def test_choosers_by_name(tmp_path, refused):
+    refused(["train", "quick_sender", "--set", "shield=cc_qdel"], "has no shield")
     file = tmp_path / "c.json"
     file.write_text(to_json(shield()))
     for chooser in ("lo", "hi", "middle", "random"):
@@ -432,7 +418,3 @@ def test_the_narrower_shield_lies_inside_the_proved_one(ratio, C_L, delayed, uti
     beliefs = {"C_L": C_L, "C_U": ratio * C_L, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delayed), "utilised": utilised}
     (low, high, _), (least, most, _) = interval(outer, beliefs), interval(inner, beliefs)
     assert low <= least <= most <= high
-
-
-def test_the_command_line_refuses_a_program_in_one_line(refused):
-    refused(["train", "quick_sender", "--set", "shield=cc_qdel"], "has no shield")

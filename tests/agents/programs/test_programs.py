@@ -108,21 +108,21 @@ def test_compiled_form_when_one_rule_object_occurs_twice():
             assert evaluate(nodes, 0, vector) == tuple(decide(program, inputs))
 
 
-def test_decide_is_exact_with_fractions():
-    program = parse_program(CC_QDEL)
-    third = Fraction(1, 3)
-    assert decide(program, {"C_L": third, "qdel_L": Fraction(0), "MSS/Rm": Fraction(1, 100)}) == (Fraction(2, 3), 1)
-    assert decide(program, {"C_L": third, "qdel_L": third, "MSS/Rm": Fraction(1, 100)}) == (Fraction(1, 6), 1)
+THIRD, LITTLE = Fraction(1, 3), Fraction(1, 100)
 
 
-def test_line_7_keeps_the_rate_positive():
-    program = parse_program(CC_QDEL | {"rule": {"rate": {"C_L": -1}}})
-    assert decide(program, {"C_L": 5, "MSS/Rm": 2}).rate == 2
-
-
-def test_conditions_are_strict():
-    program = parse_program(CC_QDEL)
-    assert decide(program, {"C_L": 8, "qdel_L": 0, "MSS/Rm": 1}).rate == 16
+@pytest.mark.parametrize(
+    ("rule", "inputs", "rate"),
+    [
+        (CC_QDEL["rule"], {"C_L": THIRD, "qdel_L": Fraction(0), "MSS/Rm": LITTLE}, Fraction(2, 3)),  # exact
+        (CC_QDEL["rule"], {"C_L": THIRD, "qdel_L": THIRD, "MSS/Rm": LITTLE}, Fraction(1, 6)),
+        (CC_QDEL["rule"], {"C_L": 8, "qdel_L": 0, "MSS/Rm": 1}, 16),  # conditions are strict
+        ({"rate": {"C_L": -1}}, {"C_L": 5, "MSS/Rm": 2}, 2),  # line 7 keeps the rate positive
+    ],
+)
+def test_decisions_by_hand(rule, inputs, rate):
+    program = parse_program(CC_QDEL | {"rule": rule})
+    assert decide(program, inputs) == (rate, 1) and program.inputs() == set(inputs)
 
 
 @pytest.mark.parametrize(("excess", "holds"), [(0.0, False), (2e-13, False), (2e-11, True), (-2e-11, False)])
@@ -154,10 +154,6 @@ def test_infinite_inputs_give_finite_rates(rate, inputs, expected):
     assert decide(program, inputs).rate == expected
     vector = np.array([float(inputs[name]) for name in INPUTS])
     assert evaluate(compile_program(program).nodes, 0, vector)[0] == expected
-
-
-def test_inputs_used():
-    assert parse_program(CC_QDEL).inputs() == {"C_L", "qdel_L", "MSS/Rm"}
 
 
 def _with_rule(rule):
