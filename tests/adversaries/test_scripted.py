@@ -152,16 +152,12 @@ def test_one_packet_repeats_and_concerns_the_chosen_flow():
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [
-        ("square:duty=1.5", "square: duty is 1.5; it must be a finite number at least 0 and at most 1"),
-        ("square:period_rtts=0", "period_rtts is 0; it must be a finite number above 0"),
-        ("hoard:hold=inf", "hold is inf"),
-        ("periodic:interval=5", "unknown parameter 'interval'. Did you mean 'interval_ms'"),
-        ("kind:x=1", "unknown parameter 'x'. It has no parameters."),
-        ("one_packet:flow=0.5", "flow is 0.5; it must be a whole number"),
-        ("square:duty", "'duty' is not of the form key=value"),
-    ],
-)
+    [("square:duty=1.5", "square: duty is 1.5; it must be a finite number at least 0 and at most 1"),
+     ("square:period_rtts=0", "period_rtts is 0; it must be a finite number above 0"), ("hoard:hold=inf", "hold is inf"),
+     ("periodic:interval=5", "unknown parameter 'interval'. Did you mean 'interval_ms'"),
+     ("kind:x=1", "unknown parameter 'x'. It has no parameters."),
+     ("one_packet:flow=0.5", "flow is 0.5; it must be a whole number"), ("square:duty", "'duty' is not of the form key=value")],
+)  # fmt: skip
 def test_bad_parameters_are_refused(spec, message):
     with pytest.raises(InputError) as caught:
         make_adversary(spec)

@@ -118,16 +118,13 @@ class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
 
 @pytest.mark.parametrize(
     ("module", "message"),
-    [
-        (Wrapped(), "acts otherwise than its layers"),
-        (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
-        (network(3), "a layer gives 4 numbers, the next one takes 3"),
-        (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
-        (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
-        (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
-        ("policy.pt", "is no torch.nn.Module"),
-    ],
-)
+    [(Wrapped(), "acts otherwise than its layers"),
+     (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
+     (network(3), "a layer gives 4 numbers, the next one takes 3"), (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
+     (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
+     (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
+     ("policy.pt", "is no torch.nn.Module")],
+)  # fmt: skip
 def test_what_cannot_be_played_is_refused(module: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         from_torch(module, observation=VIEW)
@@ -219,14 +216,11 @@ class Forgets(Steps):
 
 @pytest.mark.parametrize(
     ("module", "kinds"),
-    [
-        (Sequences("GRU", batch_first=True), ("dense", "gru", "dense")),
-        (Sequences("LSTM", num_layers=2), ("dense", "lstm", "lstm", "dense")),
-        (Sequences("GRU", bias=False), ("dense", "gru", "dense")),
-        (Steps("GRUCell"), ("gru", "dense")),
-        (Steps("LSTMCell"), ("lstm", "dense")),
-    ],
-)
+    [(Sequences("GRU", batch_first=True), ("dense", "gru", "dense")),
+     (Sequences("LSTM", num_layers=2), ("dense", "lstm", "lstm", "dense")),
+     (Sequences("GRU", bias=False), ("dense", "gru", "dense")), (Steps("GRUCell"), ("gru", "dense")),
+     (Steps("LSTMCell"), ("lstm", "dense"))],
+)  # fmt: skip
 def test_a_memory_in_torch_is_the_kernels(module: Any, kinds: tuple[str, ...], tmp_path: Path) -> None:
     """from_torch compares it with torch over eight decisions; what is saved is the same policy, and the engine plays it."""
     sender = from_torch(module, interface=SEES, name="own")

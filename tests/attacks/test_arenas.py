@@ -93,28 +93,24 @@ def test_the_least_total_budget_is_told_and_is_enough(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("play", "more", "said"),
-    [
-        *((play, {"adversaries": ["cme"]}, "unknown adversary 'cme'.*cem") for play in (on_curves,)),
-        *((play, {"adversaries": ["hord"]}, "unknown adversary 'hord'.*hoard") for play in (on_curves, per_packet)),
-        *((play, {"adversaries": ["cem", "cem"]}, "named twice") for play in (on_curves, per_packet)),
-        *((play, {"adversaries": "cem"}, "a list with at least one name") for play in (on_curves, per_packet)),
-        *((play, {"budget_flow_steps": 10}, "raise the budget") for play in (on_curves, per_packet)),
-        *((play, {"budget_flow_steps": 10**13}, "must be 1 to 1000000000000") for play in (on_curves, per_packet)),
-        *((play, {"goal": "farness"}, "unknown goal 'farness'.*fairness") for play in (on_curves, per_packet)),
-        *((play, {"goal": "starvation"}, "needs at least 2 flows; .* has 1") for play in (on_curves, per_packet)),
-        (on_curves, {"goal": "qoe"}, "unknown goal 'qoe'"),
-        (on_curves, {"path": "shalow"}, "shallow"),
-        (on_curves, {"model": "ideal"}, "no choice"),
-        (on_curves, {"budget_flow_steps": 0}, "must be 1 to 1000000000000"),
-        (on_curves, {"path": TWO_PATH, "timing": "smt", "steps_per_rtt": 1}, "one flow and the goal 'utilisation'"),
-        (on_curves, {"path": TWO_PATH, "adversaries": ["evolution"]}, "attacks the utilisation of one flow"),
-        (per_packet, {"data": {**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}}, "nothing to attack with"),
-        (per_packet, {"goal": "qoe"}, "goal 'qoe' is about a video"),
-        (per_packet, {"data": ASKS["video"], "goal": "page_load"}, "goal 'page_load' is about a page"),
-        (per_packet, {"adversaries": ["network_drain"]}, "is not scripted"),
-        (per_packet, {"data": {**ONE, "links": [{**ONE["links"][0], "discipline": "codel"}]}}, "one drop-tail link"),
-    ],
-)
+    [*((play, {"adversaries": ["cme"]}, "unknown adversary 'cme'.*cem") for play in (on_curves,)),
+     *((play, {"adversaries": ["hord"]}, "unknown adversary 'hord'.*hoard") for play in (on_curves, per_packet)),
+     *((play, {"adversaries": ["cem", "cem"]}, "named twice") for play in (on_curves, per_packet)),
+     *((play, {"adversaries": "cem"}, "a list with at least one name") for play in (on_curves, per_packet)),
+     *((play, {"budget_flow_steps": 10}, "raise the budget") for play in (on_curves, per_packet)),
+     *((play, {"budget_flow_steps": 10**13}, "must be 1 to 1000000000000") for play in (on_curves, per_packet)),
+     *((play, {"goal": "farness"}, "unknown goal 'farness'.*fairness") for play in (on_curves, per_packet)),
+     *((play, {"goal": "starvation"}, "needs at least 2 flows; .* has 1") for play in (on_curves, per_packet)),
+     (on_curves, {"goal": "qoe"}, "unknown goal 'qoe'"), (on_curves, {"path": "shalow"}, "shallow"),
+     (on_curves, {"model": "ideal"}, "no choice"), (on_curves, {"budget_flow_steps": 0}, "must be 1 to 1000000000000"),
+     (on_curves, {"path": TWO_PATH, "timing": "smt", "steps_per_rtt": 1}, "one flow and the goal 'utilisation'"),
+     (on_curves, {"path": TWO_PATH, "adversaries": ["evolution"]}, "attacks the utilisation of one flow"),
+     (per_packet, {"data": {**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}}, "nothing to attack with"),
+     (per_packet, {"goal": "qoe"}, "goal 'qoe' is about a video"),
+     (per_packet, {"data": ASKS["video"], "goal": "page_load"}, "goal 'page_load' is about a page"),
+     (per_packet, {"adversaries": ["network_drain"]}, "is not scripted"),
+     (per_packet, {"data": {**ONE, "links": [{**ONE["links"][0], "discipline": "codel"}]}}, "one drop-tail link")],
+)  # fmt: skip
 def test_what_cannot_be_attacked(play: Attack, more: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         play(**more)

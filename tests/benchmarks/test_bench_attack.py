@@ -178,12 +178,9 @@ def test_senders_that_no_board_can_drive_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"networks": ["kind"]}, "unknown network 'kind'"),
-        ({"scenarios": [{"name": "go"}]}, "scenario go: unknown game 'go'"),
-        ({"metrics": ["power"]}, "unknown metric of a game 'power'"),
-    ],
-)
+    [({"networks": ["kind"]}, "unknown network 'kind'"), ({"scenarios": [{"name": "go"}]}, "scenario go: unknown game 'go'"),
+     ({"metrics": ["power"]}, "unknown metric of a game 'power'")],
+)  # fmt: skip
 def test_wrong_suites_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         small_game(**changes)

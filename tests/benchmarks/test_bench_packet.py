@@ -198,17 +198,13 @@ RECORDS = [
 
 @pytest.mark.parametrize(
     ("quantity", "expected"),
-    [
-        ({"agent": "a"}, 13 / 3),
-        ({"agent": "a", "aggregate": "min", "where": {"n": [2, 4]}}, 4.0),
-        ({"agent": "a", "aggregate": "max", "where": {"n": {"high": 2}}}, 4.0),
-        ({"agent": "a", "aggregate": "delta_sensitivity"}, 3.0),
-        ({"agent": "a", "aggregate": "slope", "over": "n", "where": {"n": [1, 2]}}, 3.0),
-        ({"scenario": "grid[n=1]", "aggregate": "sum"}, 4.0),
-        ({"scenario": "other"}, None),
-        ({"agent": "b", "where": {"n": 2}}, None),
-    ],
-)
+    [({"agent": "a"}, 13 / 3), ({"agent": "a", "aggregate": "min", "where": {"n": [2, 4]}}, 4.0),
+     ({"agent": "a", "aggregate": "max", "where": {"n": {"high": 2}}}, 4.0),
+     ({"agent": "a", "aggregate": "delta_sensitivity"}, 3.0),
+     ({"agent": "a", "aggregate": "slope", "over": "n", "where": {"n": [1, 2]}}, 3.0),
+     ({"scenario": "grid[n=1]", "aggregate": "sum"}, 4.0), ({"scenario": "other"}, None),
+     ({"agent": "b", "where": {"n": 2}}, None)],
+)  # fmt: skip
 def test_quantities_by_hand(quantity: dict[str, Any], expected: float | None) -> None:
     found = compute_quantity(RECORDS, Quantity(metric="m", **quantity))
     assert found == (None if expected is None else pytest.approx(expected))
@@ -216,18 +212,11 @@ def test_quantities_by_hand(quantity: dict[str, Any], expected: float | None) ->
 
 @pytest.mark.parametrize(
     ("claim", "agreement"),
-    [
-        ({"value": 4.0}, "reproduced"),
-        ({"value": 12.0, "neutral": 1}, "same direction"),
-        ({"value": 12.0}, "not reproduced"),
-        ({"value": 0.5, "neutral": 1}, "not reproduced"),
-        ({"at_least": 4.0}, "reproduced"),
-        ({"at_most": 4.0}, "not reproduced"),
-        ({"above": {"metric": "m", "agent": "b"}}, "reproduced"),
-        ({"below": {"metric": "m", "agent": "b"}}, "not reproduced"),
-        ({"value": 4.0, "scenario": "nowhere"}, "not measured"),
-    ],
-)
+    [({"value": 4.0}, "reproduced"), ({"value": 12.0, "neutral": 1}, "same direction"), ({"value": 12.0}, "not reproduced"),
+     ({"value": 0.5, "neutral": 1}, "not reproduced"), ({"at_least": 4.0}, "reproduced"), ({"at_most": 4.0}, "not reproduced"),
+     ({"above": {"metric": "m", "agent": "b"}}, "reproduced"), ({"below": {"metric": "m", "agent": "b"}}, "not reproduced"),
+     ({"value": 4.0, "scenario": "nowhere"}, "not measured")],
+)  # fmt: skip
 def test_agreement_by_hand(claim: dict[str, Any], agreement: str) -> None:
     found = check(RECORDS, Reference(metric="m", source="by hand", **{"agent": "a", **claim}))
     assert found["agreement"] == agreement

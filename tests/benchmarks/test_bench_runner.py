@@ -270,14 +270,11 @@ def test_json(tmp_path: Path, answer) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["quik"], "Did you mean 'quick'"),
-        (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
-        (["quick", "--agent", "cubik"], "Did you mean 'cubic'"),
-        (["quick", "--only", "dep/*"], "matches no cell"),
-        (["quick", "--limit", "0"], "limit is 0"),
-    ],
-)
+    [(["quik"], "Did you mean 'quick'"),
+     (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
+     (["quick", "--agent", "cubik"], "Did you mean 'cubic'"), (["quick", "--only", "dep/*"], "matches no cell"),
+     (["quick", "--limit", "0"], "limit is 0")],
+)  # fmt: skip
 def test_errors_are_one_line(tmp_path, refused, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     refused(["bench", "run", *arguments], message)

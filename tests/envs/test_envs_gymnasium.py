@@ -63,13 +63,9 @@ def belief_rows(elements):
 
 @pytest.mark.parametrize(
     ("env_id", "expected"),
-    [
-        ("ccenv/Sender-v0", belief_rows(OBSERVATION)),
-        ("ccenv/Network-v0", belief_rows(network_elements(1))),
-        ("ccenv/PacketNetwork-v0", interface_rows("network")),
-        *[(entry.name, None) for entry in ENVIRONMENTS],
-    ],
-)
+    [("ccenv/Sender-v0", belief_rows(OBSERVATION)), ("ccenv/Network-v0", belief_rows(network_elements(1))),
+     ("ccenv/PacketNetwork-v0", interface_rows("network")), *[(entry.name, None) for entry in ENVIRONMENTS]],
+)  # fmt: skip
 def test_docstring_has_gymnasium_sections_and_the_true_observation_table(env_id, expected):
     text = ENVIRONMENTS.load(env_id).__doc__
     assert re.findall(r"^    ## (.+)$", text, re.M) == [

@@ -93,13 +93,9 @@ def test_a_slow_path_says_so_and_is_stored_by_its_file(file: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("raises", r"mine\.py:11: AttributeError: .*througput"),
-        ("silent", r"mine\.py:1[56]: reward has not come back"),
-        ("nothing", r"mine\.py:19: nothing\(\) must take \(terms\)"),
-        ("rewrad", "reward"),
-    ],
-)
+    [("raises", r"mine\.py:11: AttributeError: .*througput"), ("silent", r"mine\.py:1[56]: reward has not come back"),
+     ("nothing", r"mine\.py:19: nothing\(\) must take \(terms\)"), ("rewrad", "reward")],
+)  # fmt: skip
 def test_what_fails_is_named(file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccenv.base.user.limits.CALL_LIMIT_S", 0.5)
     with pytest.raises(InputError, match=message) as caught:

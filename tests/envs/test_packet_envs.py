@@ -189,15 +189,9 @@ def test_rewards_are_weighted_terms_of_the_flows_that_decide() -> None:
 
 @pytest.mark.parametrize(
     "flow",
-    [
-        {"loss_rate": 0.9999},
-        {"start_s": 3.0},
-        {"stop_s": 0.3},
-        {"workload": {"kind": "finite", "size_bytes": 30_000}},
-        {"start_s": 1000.0},
-        {"workload": {"kind": "rate", "rate_Bps": 100}},
-    ],
-)
+    [{"loss_rate": 0.9999}, {"start_s": 3.0}, {"stop_s": 0.3}, {"workload": {"kind": "finite", "size_bytes": 30_000}},
+     {"start_s": 1000.0}, {"workload": {"kind": "rate", "rate_Bps": 100}}],
+)  # fmt: skip
 @pytest.mark.parametrize("clock", [{}, {"common": True}, {"every": "acks", "count": 5}])
 def test_silent_late_and_stopped_flows_end_their_episodes(flow: dict[str, Any], clock: dict[str, Any]) -> None:
     scenario = {**FAST, "duration_s": 5, "flows": [{**FAST["flows"][0], **flow}]}

@@ -18,10 +18,8 @@ from ccenv.envs.packet.task import PacketTask
 from ccenv.simulation.ranges import read_distribution
 
 ONE: dict[str, Any] = {
-    "duration_s": 60,
-    "links": [{"rate_mbps": 12, "buffer_bdp": 2}],
-    "flows": [{"sender": "external", "rtt_ms": 20}],
-}
+    "duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": "external", "rtt_ms": 20}],
+}  # fmt: skip
 MANY: dict[str, Any] = {
     "duration_s": 20,
     "links": [{"rate_mbps": {"range": [4, 20], "log": True}, "buffer_bdp": [0.5, 3]}],

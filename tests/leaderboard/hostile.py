@@ -148,13 +148,8 @@ FIXTURES = (
             payload("adversary.json", b'{"format":"ccenv-adversary","version":1,"name":"square","parameters":{"cheat":1}}'),
             "unknown parameter 'cheat'"),
     *(
-        Hostile(
-            f"parameter_{name}",
-            "scripted",
-            "a parameter that is no finite number, written as text",
-            payload("adversary.json", SQUARE % text.encode()),
-            "parameters.period_rtts: Input should be a finite number",
-        )
+        Hostile(f"parameter_{name}", "scripted", "a parameter that is no finite number, written as text",
+                payload("adversary.json", SQUARE % text.encode()), "parameters.period_rtts: Input should be a finite number")
         for name, text in (("infinite", "1e400"), ("not_a_number", "NaN"))
     ),
     Hostile("registry_escape", "scripted", "a path instead of an adversary's name",

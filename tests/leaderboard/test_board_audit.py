@@ -86,15 +86,12 @@ def other_view(forgery: Forgery) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        (better_score, "its summary does not follow from its cells"),
-        (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
-        (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"),
-        (other_view, "played again it differs"),
-        (lucky_seeds, "its seeds do not follow from the submission and the secret"),
-    ],
+    [(better_score, "its summary does not follow from its cells"),
+     (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
+     (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"), (other_view, "played again it differs"),
+     (lucky_seeds, "its seeds do not follow from the submission and the secret")],
     ids=["score", "cells", "one_bit", "view", "seeds"],
-)
+)  # fmt: skip
 def test_what_does_not_follow_is_found(home: Home, change: Callable[[Forgery], Any], message: str) -> None:
     forge(home, change)
     with home.open() as store:

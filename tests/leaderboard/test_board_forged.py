@@ -527,15 +527,12 @@ TEXTS = [
     ("number_float", first_number(b"1.0"), "a record needs"),
     ("not_utf8", line_two(b'"\xff"'), "UTF-8"),
     ("lone_surrogate", line_two(b'{"file":"\\ud800","text":"\\ud800"}'), "line 2"),
-    (
-        "base64",
-        lines(lambda parts: parts.append(b'{"file":"' + b"0" * 64 + b'","base64":"%%%"}')),
-        "not what its hash says|damaged",
-    ),
+    ("base64", lines(lambda parts: parts.append(b'{"file":"' + b"0" * 64 + b'","base64":"%%%"}')),
+     "not what its hash says|damaged"),
     ("file_list", lines(lambda parts: parts.append(b'{"file":[],"text":""}')), "hash|neither|damaged"),
     ("empty", lambda content: b"", "truncated|not an export"),
     ("null", lambda content: b"\x00" * 100, "line 1"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "change", "message"), TEXTS, ids=[t[0] for t in TEXTS])

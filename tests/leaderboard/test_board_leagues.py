@@ -106,25 +106,19 @@ def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_pat
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda d: d["payoffs"].pop(), "payoffs"),
-        (lambda d: d["payoffs"][0].__setitem__(0, 1e308), "payoffs"),
-        (lambda d: d["payoffs"][2].append(0.5), "payoffs"),
-        (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
-        (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),
-        (lambda d: d["sender_mixture"].update(start=0.2), "do not add up to 1"),
-        (lambda d: d["rounds"][4]["network_mixture"].update(nobody=0.0), "'nobody', who is not in the league"),
-        (lambda d: d.update(value=0.99), "value is 0.99"),
-        (lambda d: d["rounds"][9].update(exploitability=0.0), "what the two sides gain"),
-        (lambda d: d["rounds"][9].update(interval=[0.2, 0.1]), "interval"),
-        (lambda d: d["exploitability"].reverse(), "exploitability"),
-        (lambda d: d["rounds"].pop(3), "rounds"),
-        (lambda d: d.update(name="../../index"), "name"),
-        (lambda d: d.update(status="running"), "not finished"),
-        (lambda d: d.update(format="ccenv-board"), "not the record of a league"),
-        (lambda d: d.update(more=1), "unknown key 'more'"),
-    ],
-)
+    [(lambda d: d["payoffs"].pop(), "payoffs"), (lambda d: d["payoffs"][0].__setitem__(0, 1e308), "payoffs"),
+     (lambda d: d["payoffs"][2].append(0.5), "payoffs"), (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
+     (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),
+     (lambda d: d["sender_mixture"].update(start=0.2), "do not add up to 1"),
+     (lambda d: d["rounds"][4]["network_mixture"].update(nobody=0.0), "'nobody', who is not in the league"),
+     (lambda d: d.update(value=0.99), "value is 0.99"),
+     (lambda d: d["rounds"][9].update(exploitability=0.0), "what the two sides gain"),
+     (lambda d: d["rounds"][9].update(interval=[0.2, 0.1]), "interval"),
+     (lambda d: d["exploitability"].reverse(), "exploitability"), (lambda d: d["rounds"].pop(3), "rounds"),
+     (lambda d: d.update(name="../../index"), "name"), (lambda d: d.update(status="running"), "not finished"),
+     (lambda d: d.update(format="ccenv-board"), "not the record of a league"),
+     (lambda d: d.update(more=1), "unknown key 'more'")],
+)  # fmt: skip
 def test_a_record_that_contradicts_itself_is_never_shown(change, said, records, tmp_path):
     data = recorded()
     change(data)
@@ -213,22 +207,12 @@ def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, ca
 
 @pytest.mark.parametrize(
     ("broken", "reason"),
-    [
-        ({"rows": None}, "no rows"),
-        ({"rows": {"a": 1}}, "no rows"),
-        ({"suite": "quick"}, "no rows"),
-        ({"rows": [[1]]}, "no sender"),
-        ({"rows": [{"stack": "quinn"}]}, "no sender"),
-        ({"sender": ["reno"]}, "no sender"),
-        ({"attacked": "0.5"}, "utilisation"),
-        ({"attacked": True}, "utilisation"),
-        ({"attacked": -1}, "utilisation"),
-        ({"attacked": 1e300}, "utilisation"),
-        ({"legal": False}, "no result"),
-        ({"twin": False}, "no result"),
-        ({"stack": "picoquic"}, "given twice"),
-    ],
-)
+    [({"rows": None}, "no rows"), ({"rows": {"a": 1}}, "no rows"), ({"suite": "quick"}, "no rows"),
+     ({"rows": [[1]]}, "no sender"), ({"rows": [{"stack": "quinn"}]}, "no sender"), ({"sender": ["reno"]}, "no sender"),
+     ({"attacked": "0.5"}, "utilisation"), ({"attacked": True}, "utilisation"), ({"attacked": -1}, "utilisation"),
+     ({"attacked": 1e300}, "utilisation"), ({"legal": False}, "no result"), ({"twin": False}, "no result"),
+     ({"stack": "picoquic"}, "given twice")],
+)  # fmt: skip
 def test_a_record_of_quic_runs_that_is_none_is_refused(broken: dict[str, Any], reason: str, tmp_path: Path) -> None:
     record = json.loads((QUIC_RECORD).read_text())
     assert set(read_quic([QUIC_RECORD])) >= {"reno", "cc_qdel"}
@@ -272,16 +256,13 @@ def test_a_certificate_of_an_operator_is_shown_beside_the_shipped_one(theorem_re
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda d: d["figures"].update(utilisation=0.99), "figures"),
-        (lambda d: d.update(statement="cc_probe_drain uses all of the link, for ever."), "statement"),
-        (lambda d: d["assumptions"].pop(), "assumptions"),
-        (lambda d: d["queries"].pop(), "missing query"),
-        (lambda d: d["queries"][3].update(answer="sat"), "answer"),
-        (lambda d: d["theorem"]["constants"].update(f="2/3"), "statement|composition|meaning"),
-        (lambda d: d.update(laws=7), "laws"),
-    ],
-)
+    [(lambda d: d["figures"].update(utilisation=0.99), "figures"),
+     (lambda d: d.update(statement="cc_probe_drain uses all of the link, for ever."), "statement"),
+     (lambda d: d["assumptions"].pop(), "assumptions"), (lambda d: d["queries"].pop(), "missing query"),
+     (lambda d: d["queries"][3].update(answer="sat"), "answer"),
+     (lambda d: d["theorem"]["constants"].update(f="2/3"), "statement|composition|meaning"),
+     (lambda d: d.update(laws=7), "laws")],
+)  # fmt: skip
 def test_a_forged_certificate_is_never_shown(change, said, theorem_records, tmp_path) -> None:
     data = genuine()
     change(data)

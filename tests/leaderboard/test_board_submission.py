@@ -306,13 +306,9 @@ SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump(
 POLICIES = {
     "gru": random_policy(interface(signals="company", action="rate_exp2"), (8, 6), stages=("dense", "gru"), name="my_gru"),
     "deep": random_policy(AURORA, (64, 64, 32), name="my_deep"),
-    "categorical": random_policy(
-        interface(signals=["queue_log2", "loss_rate"], action="cwnd_exp2_over", inner="cubic"),
-        head="categorical",
-        outputs=5,
-        name="my_cat",
-    ),
-}
+    "categorical": random_policy(interface(signals=["queue_log2", "loss_rate"], action="cwnd_exp2_over", inner="cubic"),
+            head="categorical", outputs=5, name="my_cat"),
+}  # fmt: skip
 
 
 def packed(sender: PolicySender, folder: Path) -> Path:
@@ -354,18 +350,13 @@ def change(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"family": "mlp"}, "observation_version"),
-        ({"observation_version": 1}, "no observation_version"),
-        ({"interface": None}, "has stages, head and interface"),
-        ({"head": "categorical"}, "2 or more outputs"),
-        ({"stages": ["dense", "lstm", "dense"]}, "tensor"),
-        ({"stages": ["dense", "dense", "dense"]}, "tensors"),
-        ({"interface": {"signals": ["true_share_log2"], "action": "rate_exp2"}}, "for critics"),
-        ({"interface": {"signals": ["sendratio"], "action": "rate_exp2"}}, "Did you mean 'send_ratio'"),
-        ({"interface": {"signals": "company", "action": "cwnd_exp2_over", "inner": "os.system"}}, "no classic CCA"),
-    ],
-)
+    [({"family": "mlp"}, "observation_version"), ({"observation_version": 1}, "no observation_version"),
+     ({"interface": None}, "has stages, head and interface"), ({"head": "categorical"}, "2 or more outputs"),
+     ({"stages": ["dense", "lstm", "dense"]}, "tensor"), ({"stages": ["dense", "dense", "dense"]}, "tensors"),
+     ({"interface": {"signals": ["true_share_log2"], "action": "rate_exp2"}}, "for critics"),
+     ({"interface": {"signals": ["sendratio"], "action": "rate_exp2"}}, "Did you mean 'send_ratio'"),
+     ({"interface": {"signals": "company", "action": "cwnd_exp2_over", "inner": "os.system"}}, "no classic CCA")],
+)  # fmt: skip
 def test_forged_architectures_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     folder = packed(POLICIES["gru"], tmp_path)
     change(folder, **changes)
@@ -414,13 +405,10 @@ def test_a_shield_is_packed_with_its_weights_and_read_back(folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
-        (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no shield"),
-        (json.dumps(document(version=9)), "version"),
-        ("{", "JSON"),
-    ],
-)
+    [(json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
+     (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no shield"),
+     (json.dumps(document(version=9)), "version"), ("{", "JSON")],
+)  # fmt: skip
 def test_a_forged_shield_is_refused(folder: Path, content: str, said: str) -> None:
     rewrite(folder, "contract.json", content.encode())
     with pytest.raises(InputError, match=said):

@@ -232,15 +232,12 @@ def test_a_run_goes_on_in_a_round_and_ends_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("robust", "said"),
-    [
-        ({"paths": ["deep"]}, "set paths and policies to"),
-        ({"share": 0.75}, "share 0.75 asks for 12 environments, 8 of 16 play ccac"),
-        ({"drawn": {"searches": ["hoard"]}}, "unknown search 'hoard'"),
-        ({"drawn": {"searches": ["slow_link"]}}, "unknown search 'slow_link'"),
-        ({"drawn": {"searches": ["policy_cem:changes=2"]}}, "changes"),
-        ({"drawn": {"cuont": 2}}, "count"),
-    ],
-)
+    [({"paths": ["deep"]}, "set paths and policies to"),
+     ({"share": 0.75}, "share 0.75 asks for 12 environments, 8 of 16 play ccac"),
+     ({"drawn": {"searches": ["hoard"]}}, "unknown search 'hoard'"),
+     ({"drawn": {"searches": ["slow_link"]}}, "unknown search 'slow_link'"),
+     ({"drawn": {"searches": ["policy_cem:changes=2"]}}, "changes"), ({"drawn": {"cuont": 2}}, "count")],
+)  # fmt: skip
 def test_what_cannot_be_attacked(robust: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         attacked_config(robust)
@@ -349,13 +346,10 @@ def test_replay_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"replay": {"share": 2}}, "replay.share"),
-        ({"replay": {"sise": 2}}, "sise"),
-        ({"robust": {"start_step": 1, "round_steps": 1}}, "no robust rounds"),
-        ({"algorithm": "sac"}, "replay is for PPO senders"),
-    ],
-)
+    [({"replay": {"share": 2}}, "replay.share"), ({"replay": {"sise": 2}}, "sise"),
+     ({"robust": {"start_step": 1, "round_steps": 1}}, "no robust rounds"),
+     ({"algorithm": "sac"}, "replay is for PPO senders")],
+)  # fmt: skip
 def test_bad_settings_are_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as refused:
         replay_config(**changes)

@@ -246,11 +246,9 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert main(command) == 0  # nothing is done twice
     assert json.loads(capsys.readouterr().out)["seconds"] == first["seconds"]
     assert {name: (case["set"], case["seen"]) for name, case in first["worst"].items()} == {
-        "deep": ("training", False),
-        "shallow": ("training", False),
-        "long_jitter": ("report", False),
+        "deep": ("training", False), "shallow": ("training", False), "long_jitter": ("report", False),
         "narrow": ("report", False),
-    }
+    }  # fmt: skip
     report = ("long_jitter", "narrow")
     assert first["worst_utilisation"] == min(first["worst"][name]["utilisation"] for name in report)
     assert first["evaluation"]["path_set"] == "report"
@@ -338,21 +336,18 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
-        (["still.safetensors", "-s", "utilisation=0.5"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "utilisation=1.5"], "must lie in 0.05 to 0.95"),
-        (["learned_nominl"], "Did you mean 'learned_nominal'"),
-        (["nothing.safetensors"], "cannot be read"),
-        (["still.safetensors", "--prove", "-s", "recheck=yice"], "Did you mean 'yices'?"),
-        (["still.safetensors", "-s", "recheck=yices"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
-        (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
-        (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
-        (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0"),
-    ],
-)
+    [(["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
+     (["still.safetensors", "-s", "utilisation=0.5"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "utilisation=1.5"], "must lie in 0.05 to 0.95"),
+     (["learned_nominl"], "Did you mean 'learned_nominal'"), (["nothing.safetensors"], "cannot be read"),
+     (["still.safetensors", "--prove", "-s", "recheck=yice"], "Did you mean 'yices'?"),
+     (["still.safetensors", "-s", "recheck=yices"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
+     (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
+     (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
+     (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0")],
+)  # fmt: skip
 def test_distill_refuses_in_one_line(arguments, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     save_policy(tmp_path / "still", constant_policy(0.0))

@@ -76,15 +76,11 @@ def test_a_run_tells_its_score_beside_the_datas_and_resumes_to_the_same_weights(
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        (["packet.history=3"], "must be those of the data set 'few'"),
-        (["packet.reward=orca"], "must be those of the data set 'few'"),
-        (["algorithm=sac"], "for td3 senders per packet"),
-        (["offline.method=bc"], "cannot go on online"),
-        (["offline.data=fewer"], "unknown data config"),
-        (["offline.method=iqk"], "iql"),
-    ],
-)
+    [(["packet.history=3"], "must be those of the data set 'few'"),
+     (["packet.reward=orca"], "must be those of the data set 'few'"), (["algorithm=sac"], "for td3 senders per packet"),
+     (["offline.method=bc"], "cannot go on online"), (["offline.data=fewer"], "unknown data config"),
+     (["offline.method=iqk"], "iql")],
+)  # fmt: skip
 def test_what_cannot_be_learned_is_one_line(
     config: TrainConfig, changes: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

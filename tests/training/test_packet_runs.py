@@ -60,14 +60,10 @@ def test_a_run_inside_a_shield_is_a_sender_of_sim_and_holds_its_shield(tmp_path:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        ("packet.signals=aurora", "sees beliefs"),
-        ("packet.history=3", "sees beliefs"),
-        ("packet.action=rate_delta", "inside one the action is 'rate_between'"),
-        ("shield=learned_nominal", "has no shield"),
-        ("shield=nothing.json", "nothing.json"),
-    ],
-)
+    [("packet.signals=aurora", "sees beliefs"), ("packet.history=3", "sees beliefs"),
+     ("packet.action=rate_delta", "inside one the action is 'rate_between'"), ("shield=learned_nominal", "has no shield"),
+     ("shield=nothing.json", "nothing.json")],
+)  # fmt: skip
 def test_what_no_chooser_is_is_refused(more: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         small("packet_shield", more)

@@ -262,19 +262,14 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "more", "said"),
-    [
-        ("canopy", ["recipe.imitation={}"], "one of them is allowed"),
-        ("canopy", ["algorithm=td3"], "PPO senders per packet"),
-        ("canopy", ["packet.n_actions=5"], "actions that are numbers"),
-        ("mocc", ["ppo.rollouts=kernel"], "ppo.rollouts"),
-        ("mocc", ["packet.reward=orca"], "objectives are the reward"),
-        ("mocc", ["recipe.preferences.default={throughput: 1}"], "one weight for each"),
-        ("indigo", ["packet.action=rate_delta", "packet.action_parameters={}"], "oracle sets windows"),
-        ("genet", ["recipe.gap.baseline=learned_fair", "total_steps=256"], "no classic CCA"),
-        ("genet", ["recipe.gap.width=2"], "width"),
-        ("genet", ["recipe.gpa={}"], "gap"),
-    ],
-)
+    [("canopy", ["recipe.imitation={}"], "one of them is allowed"), ("canopy", ["algorithm=td3"], "PPO senders per packet"),
+     ("canopy", ["packet.n_actions=5"], "actions that are numbers"), ("mocc", ["ppo.rollouts=kernel"], "ppo.rollouts"),
+     ("mocc", ["packet.reward=orca"], "objectives are the reward"),
+     ("mocc", ["recipe.preferences.default={throughput: 1}"], "one weight for each"),
+     ("indigo", ["packet.action=rate_delta", "packet.action_parameters={}"], "oracle sets windows"),
+     ("genet", ["recipe.gap.baseline=learned_fair", "total_steps=256"], "no classic CCA"),
+     ("genet", ["recipe.gap.width=2"], "width"), ("genet", ["recipe.gpa={}"], "gap")],
+)  # fmt: skip
 def test_recipes_that_cannot_be_are_refused_in_one_line(name: str, more: list[str], said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said) as error:
         train(small(name, *more), tmp_path / "run")

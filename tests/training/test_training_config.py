@@ -121,11 +121,9 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, answer, refused):
     config = load_config("quick_sender", [*small, "seed=1"])
     entry = record.make_entry(config, train(config, default_folder(config)))
     assert {scene: (case["set"], case["seen"]) for scene, case in entry["worst"].items()} == {
-        "deep": ("training", "in range"),
-        "shallow": ("training", "in range"),
-        "long_jitter": ("report", None),
+        "deep": ("training", "in range"), "shallow": ("training", "in range"), "long_jitter": ("report", None),
         "narrow": ("report", None),
-    }
+    }  # fmt: skip
     assert all(0 <= case["utilisation"] <= 1 and case["legal"] for case in entry["worst"].values())
     assert entry["world"]["senders"] == ["external"] and entry["world"]["steps_per_rtt"] == 4
     assert entry["evaluation"]["path_set"] == entry["common"]["path_set"] == "report"

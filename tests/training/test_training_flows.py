@@ -399,12 +399,9 @@ def test_choosers_by_name(tmp_path, refused):
 
 @pytest.mark.parametrize(
     ("name", "config", "score"),
-    [
-        ("learned_shield_u80", "learned_shield", 0.9745),
-        ("learned_shield_u80_firm", "learned_shield_firm", 0.9745),
-        ("learned_shield_u77_timeouts", "learned_shield_timeouts", 0.964),
-    ],
-)
+    [("learned_shield_u80", "learned_shield", 0.9745), ("learned_shield_u80_firm", "learned_shield_firm", 0.9745),
+     ("learned_shield_u77_timeouts", "learned_shield_timeouts", 0.964)],
+)  # fmt: skip
 def test_the_shipped_policies_have_their_score_and_their_shield(name, config, score):
     sender = make_sender(name)
     assert sender.program == load_config(config).environment.shield_program()

@@ -141,13 +141,9 @@ def test_round_off_does_not_decide(excess, holds):
 
 @pytest.mark.parametrize(
     ("rate", "inputs", "expected"),
-    [
-        ({"C_U": 1}, {"C_U": math.inf}, MAX_RATE_Bps),
-        ({"C_U": -1, "C_L": 2}, {"C_U": math.inf, "C_L": 9.0}, 3.0),
-        ({"C_U": 1, "q_U/Rm": -1}, {"C_U": math.inf, "q_U/Rm": math.inf}, 3.0),
-        ({"C_L": 1}, {"C_U": math.inf, "C_L": 9.0}, 9.0),
-    ],
-)
+    [({"C_U": 1}, {"C_U": math.inf}, MAX_RATE_Bps), ({"C_U": -1, "C_L": 2}, {"C_U": math.inf, "C_L": 9.0}, 3.0),
+     ({"C_U": 1, "q_U/Rm": -1}, {"C_U": math.inf, "q_U/Rm": math.inf}, 3.0), ({"C_L": 1}, {"C_U": math.inf, "C_L": 9.0}, 9.0)],
+)  # fmt: skip
 def test_infinite_inputs_give_finite_rates(rate, inputs, expected):
     program = parse_program(CC_QDEL | {"rule": {"rate": rate}}, bounded=False)
     inputs = dict.fromkeys(UNIT_OF, 0.0) | {"utilised": 0, "loss": 0, "MSS/Rm": 3.0} | inputs
@@ -320,23 +316,15 @@ def test_what_stays_near_what_is_known_is_read(rule: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "place"),
-    [
-        (AT_C_U, "rule"),
-        ({"rate": {"C_L": "81/10"}}, "rule"),
-        ({"rate": {"C_L": 8, "MSS/Rm": 9}}, "rule"),
-        ({"rate": {"C_L_lambda": 5, "C_L": 4}}, "rule"),
-        ({"rate": {"rate": "10001/10000"}}, "rule"),
-        ({"rate": {"rate": 1, "MSS/Rm": 9}}, "rule"),
-        ({"rate": {"q_U/Rm": 1}}, "rule"),
-        ({"rate_between": [{"C_L": 1}, {"C_U": "1/1000"}]}, "rule"),
-        ({"rate_between": [{"C_U": 1}, {"C_L": 1}]}, "rule"),
-        (branch({"C_L": 8, "C_U": -1}, SLOW, AT_C_U), "rule.else"),
-        (branch("loss", AT_C_U, SLOW), "rule.then"),
-        (branch("utilised", SLOW, branch({"qdel_U": 1, "Rm": -1}, AT_C_U, SLOW)), "rule.else.then"),
-        (branch({"C_L": 1, "rate": -1}, {"rate": {"rate": 6, "C_L": 3}}, SLOW), "rule.then"),
-        (branch({"C_L": 3, "C_L_lambda": -1}, SLOW, {"rate": {"C_L": 25}}), "rule.else"),
-    ],
-)
+    [(AT_C_U, "rule"), ({"rate": {"C_L": "81/10"}}, "rule"), ({"rate": {"C_L": 8, "MSS/Rm": 9}}, "rule"),
+     ({"rate": {"C_L_lambda": 5, "C_L": 4}}, "rule"), ({"rate": {"rate": "10001/10000"}}, "rule"),
+     ({"rate": {"rate": 1, "MSS/Rm": 9}}, "rule"), ({"rate": {"q_U/Rm": 1}}, "rule"),
+     ({"rate_between": [{"C_L": 1}, {"C_U": "1/1000"}]}, "rule"), ({"rate_between": [{"C_U": 1}, {"C_L": 1}]}, "rule"),
+     (branch({"C_L": 8, "C_U": -1}, SLOW, AT_C_U), "rule.else"), (branch("loss", AT_C_U, SLOW), "rule.then"),
+     (branch("utilised", SLOW, branch({"qdel_U": 1, "Rm": -1}, AT_C_U, SLOW)), "rule.else.then"),
+     (branch({"C_L": 1, "rate": -1}, {"rate": {"rate": 6, "C_L": 3}}, SLOW), "rule.then"),
+     (branch({"C_L": 3, "C_L_lambda": -1}, SLOW, {"rate": {"C_L": 25}}), "rule.else")],
+)  # fmt: skip
 def test_what_exceeds_it_is_refused_with_its_place(rule: dict[str, Any], place: str) -> None:
     with pytest.raises(ProgramError, match=rf"\Aasked\.json: {place}: "):
         parse_program(document(rule), "asked.json")

@@ -44,19 +44,14 @@ def test_intervals_are_exact():
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [
-        (document(version=1), "version 1 does not know"),
-        (document(version=3), "version"),
-        (leaf({"C_L": 1}, {"qdel_L": 1}), "a rate has the unit bytes/s"),
-        (leaf({"C_L": 1}, {"C_L": 1, "MSS": 1}), "mixed units"),
-        (leaf({"C_L": 1}, {"C_L": 2}, rate={"C_L": 1}), "either 'rate' or 'rate_between'"),
-        ({**leaf({}, {}), "rule": {"rate_between": [{"C_L": 1}]}}, "two expressions"),
-        ({**leaf({}, {}), "rule": {"rate_between": {"C_L": 1}}}, "two expressions"),
-        (leaf({"C_L": 1}, {"C_L": 1.5}), "write an integer or a text"),
-        (leaf({"C_L": 1}, {"C_Q": 1}), "unknown input"),
-        ({**leaf({}, {}), "rule": {"rate_betwen": []}}, "Did you mean"),
-    ],
-)
+    [(document(version=1), "version 1 does not know"), (document(version=3), "version"),
+     (leaf({"C_L": 1}, {"qdel_L": 1}), "a rate has the unit bytes/s"), (leaf({"C_L": 1}, {"C_L": 1, "MSS": 1}), "mixed units"),
+     (leaf({"C_L": 1}, {"C_L": 2}, rate={"C_L": 1}), "either 'rate' or 'rate_between'"),
+     ({**leaf({}, {}), "rule": {"rate_between": [{"C_L": 1}]}}, "two expressions"),
+     ({**leaf({}, {}), "rule": {"rate_between": {"C_L": 1}}}, "two expressions"),
+     (leaf({"C_L": 1}, {"C_L": 1.5}), "write an integer or a text"), (leaf({"C_L": 1}, {"C_Q": 1}), "unknown input"),
+     ({**leaf({}, {}), "rule": {"rate_betwen": []}}, "Did you mean")],
+)  # fmt: skip
 def test_damaged_shields_are_refused(data, said):
     with pytest.raises(ProgramError, match=said):
         parse_program(data)
@@ -64,10 +59,8 @@ def test_damaged_shields_are_refused(data, said):
 
 def test_an_empty_interval_is_found_with_a_belief():
     rule = {
-        "if": {"C_U": 1, "C_L": -2},
-        "then": RULE["then"],
-        "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]},
-    }
+        "if": {"C_U": 1, "C_L": -2}, "then": RULE["then"], "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]},
+    }  # fmt: skip
     program = parse_program(document(rule=rule))
     found = empty_interval(program)
     assert found is not None and found.lo > found.hi

@@ -193,15 +193,11 @@ def test_ctrl_c_keeps_what_is_done(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["cubik"], "Did you mean 'cubic'"),
-        (["nowhere.py"], "nowhere.py"),
-        (["cubic", "--only", "bufferbloatt"], "Did you mean 'bufferbloat'"),
-        (["cubic", "--criteria", "rfc9744"], "Did you mean 'rfc9743'"),
-        (["cubic", "-o", "page.pdf"], "must end in .html"),
-        (["cubic", "--jobs", "0"], "jobs is 0"),
-    ],
-)
+    [(["cubik"], "Did you mean 'cubic'"), (["nowhere.py"], "nowhere.py"),
+     (["cubic", "--only", "bufferbloatt"], "Did you mean 'bufferbloat'"),
+     (["cubic", "--criteria", "rfc9744"], "Did you mean 'rfc9743'"), (["cubic", "-o", "page.pdf"], "must end in .html"),
+     (["cubic", "--jobs", "0"], "jobs is 0")],
+)  # fmt: skip
 def test_wrong_words_are_one_line(here: Path, refused, arguments: list[str], message: str) -> None:
     refused(["report", *arguments], message)
     assert list(here.iterdir()) == []
@@ -226,12 +222,8 @@ def test_wrong_criteria_are_one_line(tmp_path: Path, old: str, new: str, message
 
 @pytest.mark.parametrize(
     ("verdicts", "expected"),
-    [
-        ([REPORTED, REPORTED], REPORTED),
-        ([MEETS, REPORTED], MEETS),
-        ([MEETS, FAILS, NOT_MEASURED], FAILS),
-        ([MEETS, NOT_MEASURED], NOT_MEASURED),
-    ],
-)
+    [([REPORTED, REPORTED], REPORTED), ([MEETS, REPORTED], MEETS), ([MEETS, FAILS, NOT_MEASURED], FAILS),
+     ([MEETS, NOT_MEASURED], NOT_MEASURED)],
+)  # fmt: skip
 def test_verdict_of_a_criterion(verdicts: list[str], expected: str) -> None:
     assert combine_verdicts(verdicts) == expected

@@ -232,18 +232,15 @@ def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:
 
 @pytest.mark.parametrize(
     ("part", "changes", "message"),
-    [
-        ("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
-        ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
-        ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
-        ("networks/round-01-scene-01", {"seal": {"files": {}}}, "sha256"),
-        ("networks/round-01-scene-01", {"seal": None}, "seal"),
-        ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
-        ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
-        ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
-        ("senders/round-00", {"more": 1}, "more"),
-    ],
-)
+    [("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
+     ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
+     ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
+     ("networks/round-01-scene-01", {"seal": {"files": {}}}, "sha256"), ("networks/round-01-scene-01", {"seal": None}, "seal"),
+     ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
+     ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
+     ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
+     ("senders/round-00", {"more": 1}, "more")],
+)  # fmt: skip
 def test_forged_parts_are_one_line(part: str, changes: dict, message: str, played: Path, tmp_path: Path) -> None:
     folder = tmp_path / "forged"
     shutil.copytree(played, folder)
