@@ -225,16 +225,13 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], kind: type[CcenvError
     assert not (tmp_path / "run" / CELLS).exists()
 
 
-def test_two_agents_of_one_name(tmp_path: Path) -> None:
+def test_two_agents_of_one_name_are_refused_and_one_given_twice_is_one(tmp_path: Path) -> None:
+    manifest = run_suite(small_suite(), tmp_path / "twice", extra_agents=["reno"], limit=1, pictures=False)
+    assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"format": "ccenv-program", "version": 1, "name": "reno", "rule": {"rate": {"C_L": 1}}}))
     with pytest.raises(InputError, match="two agents are called 'reno'"):
         run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)])
-
-
-def test_an_agent_given_twice_is_one(tmp_path: Path) -> None:
-    manifest = run_suite(small_suite(), tmp_path, extra_agents=["reno"], limit=1, pictures=False)
-    assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
 
 
 def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch):

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from board_records import PANEL, SUITE, contents
-from forging import KEY, OTHER_KEY, Forgery, forge, proved
+from forging import KEY, OTHER_KEY, Forgery, forge, other_seeds, proved, view
 
 from ccenv.adversaries import make_adversary
 from ccenv.base.errors import CcenvError, InputError
@@ -26,7 +26,7 @@ from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measure_damage, undisturbed_cells
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
-from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage
+from ccenv.leaderboard.evaluate.stages import EnvelopeStage
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import make_server
 from ccenv.leaderboard.site.sources import from_store
@@ -63,25 +63,7 @@ def one_bit(cells: list[dict[str, Any]]) -> None:
     cells[0]["metrics"]["utilisation"] = math.nextafter(cells[0]["metrics"]["utilisation"], 2)
 
 
-def lucky_seeds(forgery: Forgery) -> None:
-    def change(content: dict[str, Any]) -> None:
-        content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
-
-    forgery.edit(forgery.record("evaluation", "reno", "small"), change)
-    forgery.cells("reno", lambda cells: [cell.update(seed=1 + place % 2) for place, cell in enumerate(cells)])
-
-
-def other_view(forgery: Forgery) -> None:
-    """The picture of the worst case is another one's, in the form of a view."""
-
-    def change(content: dict[str, Any]) -> None:
-        name = next(name for name in content["files"] if name.endswith(VIEW))
-        view = json.loads(forgery.files[content["files"][name]])
-        view["queue_ms"] = [0.0 for _ in view["queue_ms"]]
-        content["files"][name] = forgery.add_file(json.dumps(view).encode())
-
-    forgery.edit(forgery.record("evaluation", "reno", "hard"), change)
+other_view = view("evaluation", lambda seen: seen.update(queue_ms=[0.0] * len(seen["queue_ms"])), "reno")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +71,7 @@ def other_view(forgery: Forgery) -> None:
     [(better_score, "its summary does not follow from its cells"),
      (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
      (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"), (other_view, "played again it differs"),
-     (lucky_seeds, "its seeds do not follow from the submission and the secret")],
+     (other_seeds, "its seeds do not follow from the submission and the secret")],
     ids=["score", "cells", "one_bit", "view", "seeds"],
 )  # fmt: skip
 def test_what_does_not_follow_is_found(home: Home, change: Callable[[Forgery], Any], message: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
+from forging import MOMENT, OTHER_KEY, Content, Forgery, other_seeds, proved, view
 
 from ccenv.agents import make_sender
 from ccenv.base.files import canonical_json
@@ -151,17 +151,6 @@ def fewer_seeds(forged: Forgery) -> None:
     forged.cells("reno", lambda lines: lines.__delitem__(slice(1, None, 2)))
 
 
-def other_seeds(forged: Forgery) -> None:
-    """Play with seeds of one's own choice; the secret is revealed later in the same export."""
-
-    def change(content: Content) -> None:
-        content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
-
-    forged.edit(forged.record("evaluation", "reno", "small"), change)
-    forged.cells("reno", lambda lines: [line.update(seed=1 + place % 2) for place, line in enumerate(lines)])
-
-
 def posing(forged: Forgery) -> None:
     """A suite that is easier than the one of ccenv whose name and version it bears, in every record of it."""
     for row in [row for row in forged.records if row["kind"] == "evaluation" and '"stage":"small"' in row["content"]]:
@@ -207,19 +196,6 @@ def round_number(number: int) -> Callable[[Forgery], None]:
 
 def slot(kind: str, text: str, name: str = "") -> Callable[[Forgery], None]:
     return lambda forged: forged.record(kind, name).update(slot=text)
-
-
-def view(kind: str, change: Callable[[Content], Any], name: str = "") -> Callable[[Forgery], None]:
-    """Change the picture of a worst case."""
-
-    def forge(forged: Forgery) -> None:
-        row = forged.record(kind, name, "hard" if kind == "evaluation" else "")
-        file = next(file for file in json.loads(row["content"])["files"] if file.endswith("view.json"))
-        data = json.loads(forged.file_of(row, file))
-        change(data)
-        forged.edit(row, lambda content: content["files"].update({file: forged.add_file(json.dumps(data).encode())}))
-
-    return forge
 
 
 def summary(**change: Any) -> Callable[[Content], None]:

@@ -86,9 +86,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("ray")
     from tables import training_records as record
 
-    from ccenv.base.config import validate
-    from ccenv.training.config import load_data
-    from ccenv.training.rllib.run import RllibConfig, train_rllib
+    from ccenv.training.rllib.run import train_rllib
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary
