@@ -21,8 +21,15 @@ from ccenv.engine.curve.engine import CurveEngine
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 
-torch = pytest.importorskip("torch")
-sb3 = pytest.importorskip("stable_baselines3")
+pytest.importorskip("torch")
+pytest.importorskip("stable_baselines3")
+
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.vec_env import VecNormalize
+
+from ccenv.envs.clients.sb3 import make_sb3
+
 DATA = Path(__file__).parent / "data"
 VIEW = Observation("rate_ratio", "lost_share", gap={"qdel_U": 1, "qdel_L": -1}, flying={"inflight": 0.5, "1": -1})
 
@@ -64,10 +71,6 @@ def test_an_onnx_file_acts_as_in_torch(name: str) -> None:
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3"])
 @pytest.mark.parametrize("normalised", [False, True])
 def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None:
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    from ccenv.envs.clients.sb3 import make_sb3
-
     env = VIEW.wrap(make_sb3(num_envs=4))
     if normalised:
         env = VecNormalize(env, clip_obs=1e9)
@@ -144,10 +147,6 @@ def test_names_and_weights_are_checked() -> None:
 
 
 def test_normalisation_that_cuts_off_is_refused() -> None:
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    from ccenv.envs.clients.sb3 import make_sb3
-
     env = VecNormalize(VIEW.wrap(make_sb3(num_envs=4)), clip_obs=2)
     with pytest.raises(InputError, match="VecNormalize clips at 2"):
         from_sb3(sb3.PPO("MlpPolicy", env, device="cpu"), observation=VIEW)
@@ -245,8 +244,6 @@ def test_a_memory_in_onnx_acts_as_in_torch(name: str) -> None:
 
 
 def test_discrete_actions_and_other_signals_of_sb3() -> None:
-    from ccenv.envs.clients.sb3 import make_sb3
-
     settings = {"signals": ["queue_log2", "loss_rate"], "history": 3, "action": "rate_exp2"}
     env = make_sb3(num_envs=2, **settings, discrete=True, n_actions=5)
     for algorithm in ("PPO", "DQN"):
@@ -299,7 +296,6 @@ def test_environments_say_what_a_policy_sees() -> None:
     import gymnasium
 
     from ccenv.agents.interface.interface import SENDER_V0
-    from ccenv.envs.clients.sb3 import make_sb3
 
     assert make_sb3(num_envs=1).interface == SENDER_V0
     together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import lzma
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -404,8 +405,6 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
 
 @pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])
 def test_hostile_exports_are_refused(forgery, tmp_path, capsys, name, forge, message):
-    import re
-
     if forge.__code__.co_argcount == 2:
         forge(forgery, tmp_path)
     else:
@@ -514,8 +513,6 @@ TEXTS = [
 @pytest.mark.parametrize(("name", "change", "message"), TEXTS, ids=[t[0] for t in TEXTS])
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.xz"])
 def test_hostile_texts_of_exports_are_refused(workshop, tmp_path, capsys, name, change, message, suffix):
-    import re
-
     content = change((workshop / "export.jsonl").read_bytes())
     file = tmp_path / f"forged.{suffix}"
     file.write_bytes(lzma.compress(content, preset=0) if suffix.endswith("xz") else content)

@@ -151,8 +151,6 @@ def test_policy_actions_equal_the_plain_reference() -> None:
 )
 def test_what_the_simulation_breaks_the_solver_breaks(program: Program, lemma: str) -> None:
     """Simulated violations are satisfiable in the encoding, and the solver's counterexamples break the simulated lemma."""
-    from ccenv.proofs.claims.verifier import Verifier
-
     numbers = claims.ClaimNumbers()
     pool = traces.random_traces(4000, 0)
     column = traces.LEMMAS.index(lemma)
@@ -298,7 +296,7 @@ def test_shapes_are_chosen_on_other_paths_than_their_numbers(monkeypatch: pytest
     assert sum(map(len, rates)) == len(set().union(*rates)) == 4 * 64
 
 
-def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) -> None:
+def test_other_limits_search_on_only_where_nothing_was_proved_and_other_code_does_all_again(tmp_path: Path) -> None:
     stages = Stages(tmp_path, {"seed": 0})
 
     def verdict_of(name: str, verdict: str, budget_s: float, recheck: str | None = None) -> str:
@@ -309,12 +307,8 @@ def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) ->
     assert verdicts == ["unknown", "unknown", "verified"]
     assert verdict_of("a", "refuted", 3) == "verified"  # from disk
     assert verdict_of("a", "unknown", 3, "yices") == "unknown"  # another question
-
-
-def test_stages_of_other_code_are_done_again(tmp_path: Path) -> None:
-    assert Stages(tmp_path, {}).run("a", lambda: {"x": 1})["x"] == 1
-    assert Stages(tmp_path, {}).run("a", lambda: {"x": 2})["x"] == 1
-    assert Stages(tmp_path, {"code": "other"}).run("a", lambda: {"x": 3})["x"] == 3
+    assert [stages.run("b", lambda x=x: {"x": x})["x"] for x in (1, 2)] == [1, 1]
+    assert Stages(tmp_path, {"seed": 0, "code": "other"}).run("b", lambda: {"x": 3})["x"] == 3
 
 
 def test_a_teacher_says_what_it_was_trained_for() -> None:

@@ -336,8 +336,6 @@ def test_an_attack_names_its_scene_and_what_the_sender_has_met(tmp_path, capsys,
 
 
 def test_a_card_tells_on_which_scenes_its_policy_was_attacked(tmp_path: Path) -> None:
-    import numpy as np
-
     policy = PolicySender("still", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(1),), "tanh")
     file = tmp_path / "still"
     save_policy(file, policy, {"config": {"robust": {"share": 0.5, "paths": ["deep"]}}})
