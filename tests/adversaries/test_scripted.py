@@ -77,8 +77,7 @@ def test_random_adversaries_depend_on_seed_and_flow_only(name):
         return run_box(make_adversary(name), 200, **keys)[2]["service"]
 
     np.testing.assert_array_equal(services(seed=5), services(seed=5))
-    assert (services(seed=5) != services(seed=6)).any()
-    assert (services(seed=5, flow=0) != services(seed=5, flow=1)).any()
+    assert (services(seed=5) != services(seed=6)).any() and (services(seed=5, flow=0) != services(seed=5, flow=1)).any()
 
 
 def test_batch_releases_everything_after_a_uniform_wait():

@@ -62,8 +62,7 @@ def test_the_one_way_delay_of_the_data_does_not_change(proxy):
     """[Delta] Figure 3: the RTT grows by the hold, the way of the data takes as long as before."""
     inner = "constant:rate_mbps=5"
     plain, held = (run(spec, [20.0], 6, 3).summary()["flows"][0] for spec in (inner, proxy.format(inner)))
-    assert held["one_way_delay"] == pytest.approx(plain["one_way_delay"], rel=1e-9)
-    assert held["rtt"] > plain["rtt"] + 0.05
+    assert held["one_way_delay"] == pytest.approx(plain["one_way_delay"], rel=1e-9) and held["rtt"] > plain["rtt"] + 0.05
 
 
 def test_two_flows_of_different_rtts_come_to_equal_shares():
@@ -100,8 +99,7 @@ def test_a_program_behind_a_proxy_goes_by_the_longer_rtt():
 
 def test_specs_and_hashes():
     nested = make_sender("lambda_proxy:target_s=0.06,inner=copa:default_delta=0.25,mode_switching=0")
-    assert isinstance(nested, HeldSender) and nested.target_s == 0.06
-    assert nested.inner.parameters["default_delta"] == 0.25
+    assert isinstance(nested, HeldSender) and nested.target_s == 0.06 and nested.inner.parameters["default_delta"] == 0.25
     assert make_sender("lambda_proxy", inner="reno", target_s=0.06).name == "lambda_proxy(reno)"
     hashes = {sender_hash(make_sender(spec)) for spec in ("reno", "lambda_proxy:inner=reno", "fixed_delay_proxy:inner=reno")}
     assert len(hashes) == 3

@@ -165,8 +165,7 @@ def test_pyramid_is_the_papers() -> None:
     network, windows = expand({"links": [], "flows": [flow]}, duration_s=17, key=1)
     spans = [(f["start_s"], f["stop_s"]) for f in network["flows"]]
     assert spans == [(2, 8), (4, 6), (10, 16), (12, 14)] and windows["phase0"] == [(0.5, 2), (8.5, 10)]
-    assert windows["phase1"] == [(2.5, 4), (6.5, 8), (10.5, 12), (14.5, 16)]
-    assert windows["phase2"] == [(4.5, 6), (12.5, 14)]
+    assert windows["phase1"] == [(2.5, 4), (6.5, 8), (10.5, 12), (14.5, 16)] and windows["phase2"] == [(4.5, 6), (12.5, 14)]
 
 
 def test_web_has_the_mean_gap_and_the_pareto_sizes() -> None:
@@ -407,8 +406,7 @@ def test_a_run_that_has_not_ended(tmp_path: Path, run: Path) -> None:
 
 def test_command_of_the_page(run: Path, tmp_path: Path, refused, answer) -> None:
     result = answer(["bench", "report", str(run), "--json"])
-    assert result["page"] == str(run / "report.html")
-    assert result["agreement"] == {"not reproduced": 1, "reproduced": 1}
+    assert result["page"] == str(run / "report.html") and result["agreement"] == {"not reproduced": 1, "reproduced": 1}
     refused(["bench", "report", str(tmp_path / "nowhere")])
 
 

@@ -42,8 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
     expected = make_curve_cells(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
-    assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected]
-    assert len(expected) == 16
+    assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected] and len(expected) == 16
 
 
 def test_the_manifest_says_how(finished: Path) -> None:
@@ -239,8 +238,7 @@ def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch)
     Path("bad.py").write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
     assert main(["bench", "run", str(write_suite(tmp_path)), "--agent", "bad.py"]) == 1
     told = capsys.readouterr()
-    assert "8 cells failed" in told.out and "missing" not in told.out
-    assert "bad.py:4: ZeroDivisionError" in told.err
+    assert "8 cells failed" in told.out and "missing" not in told.out and "bad.py:4: ZeroDivisionError" in told.err
 
 
 def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +246,7 @@ def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     suite = write_suite(tmp_path)
     assert main(["bench", "run", str(suite), "--limit", "3"]) == 0
     text = capsys.readouterr().out
-    assert "13 cells are missing" in text
-    assert main(["bench", "run", str(suite), "--agent", "constant:rate_mbps=5"]) == 0
+    assert "13 cells are missing" in text and main(["bench", "run", str(suite), "--agent", "constant:rate_mbps=5"]) == 0
     text = capsys.readouterr().out
     assert "suite small version 1, means against kind; 24 cells" in text
     for word in ("cc_qdel", "reno", "constant:rate_mbps=5", "power (IQM, 95 %)", "worst utilisation"):

@@ -34,8 +34,7 @@ def test_rates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_timed_engine_is_what_the_page_says() -> None:
     built = speed.build(3, 2, 2, None)
     assert (built.n_envs, built.n_flows, built.model.name, built.steps_per_rtt, built.threads) == (3, 2, "ccac", 8, 2)
-    assert built.belief_settings is not None
-    assert {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
+    assert built.belief_settings is not None and {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
     path = built.path(0)
     assert all(flow.jitter_s == flow.rtt_s for flow in path.flows)
     assert (built.flow("C_L_Bps") > 0.2 * path.link_rate_Bps).any()  # past its warm-up: the bounds know the link

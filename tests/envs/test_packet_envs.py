@@ -172,8 +172,7 @@ def test_an_action_is_what_its_formula_says() -> None:
     for asked in (0.5, -1.0, 1.0):
         task.step(np.array([[asked]]))
         rate_Bps *= 2 ** (0.3 * asked)
-        assert task.infos()["rate_Bps"][0, 0] == pytest.approx(rate_Bps)
-        assert task.infos()["action"][0, 0] == asked
+        assert task.infos()["rate_Bps"][0, 0] == pytest.approx(rate_Bps) and task.infos()["action"][0, 0] == asked
 
 
 def test_rewards_are_weighted_terms_of_the_flows_that_decide() -> None:

@@ -41,8 +41,7 @@ from ccenv.leaderboard.submission.signature import available, read_fingerprint
 def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
     result = audit(store, home, sample=12, certificates=2)
     assert result["problems"] == [] and result["n_rerun"] == result["n_equal"] == 12
-    assert result["n_incomparable"] == result["n_proofs"] == 0
-    assert store.records("audit")[0].content["n_equal"] == 12
+    assert result["n_incomparable"] == result["n_proofs"] == 0 and store.records("audit")[0].content["n_equal"] == 12
     again = audit(store, home, sample=12, certificates=2, seed=result["sample_seed"], keep=False)
     assert again["n_equal"] == 12 and len(store.records("audit")) == 1
     close_round(store, home)
@@ -166,15 +165,13 @@ def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -
     }  # fmt: skip
     site = contents(tmp_path / "one")
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
-    assert "Ada Lovelace" in page
-    assert 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
+    assert "Ada Lovelace" in page and 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
     assert "A &amp; B" in page and "ccenv board score DIR --suite small --seeds " in page
     assert any(name.startswith("submissions/") and name.endswith("/program.json") for name in site)
     assert not any(name.endswith(".npz") for name in site)  # the adversarial suite was evaluated without traces
     assert page.count('class="viewer"') == 1  # its view is there
     rows = re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
-    assert {"square_period_rtts_4", "good_moves"} <= set(rows)
-    assert store.records()[-1].chain in site["method.html"].decode()
+    assert {"square_period_rtts_4", "good_moves"} <= set(rows) and store.records()[-1].chain in site["method.html"].decode()
     data = json.loads(site["board.json"])
     assert data["chain"] == store.records()[-1].chain
     assert {a["adversary"] for a in data["adversaries"]} == {"square_period_rtts_4", "good_moves", "good_network"}
@@ -317,8 +314,7 @@ def test_an_audit_that_could_compare_nothing_fails(forgery: Forgery, tmp_path: P
         runs = sum(len(store.file(r.files["cells.jsonl"]).splitlines()) for r in store.records("evaluation"))
         audits = (audit(store, home, sample=1, certificates=0, seed=seed, keep=False) for seed in range(50))
         result = next(found for found in audits if found["n_incomparable"])
-    assert runs > 1
-    assert "nothing could be compared: all 1 runs are of other code or another machine" in result["problems"]
+    assert runs > 1 and "nothing could be compared: all 1 runs are of other code or another machine" in result["problems"]
 
 
 @pytest.mark.parametrize(
@@ -398,8 +394,7 @@ def test_entries_are_taken_back_by_the_key_that_signed_them_or_by_the_operator(w
     back = ["board", "withdraw", str(workshop / "signed"), "--sign"]
     refused([*back, str(workshop / OTHER_KEY), "--out", str(tmp_path / "no")], "that key cannot take it back")
     request = str(tmp_path / "request")
-    assert main([*back, str(workshop / KEY), "--out", request]) == 0
-    assert main(["board", "withdraw", request, *board]) == 0
+    assert main([*back, str(workshop / KEY), "--out", request]) == 0 and main(["board", "withdraw", request, *board]) == 0
     assert "signed is withdrawn, by key" in capsys.readouterr().out
     refused(["board", "withdraw", request, *board], "was taken back already")
     refused(["board", "withdraw", "plian", *board], "Did you mean 'plain'")

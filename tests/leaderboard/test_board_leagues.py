@@ -99,8 +99,7 @@ def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_pat
     file = written(tmp_path, json.loads(json.dumps(recorded()).replace('"round-03"', json.dumps(bad))))
     build_site(records, tmp_path / "site", leagues=[file])
     text = (tmp_path / "site" / "leagues.html").read_text()
-    assert bad not in text and html.escape(bad) in text
-    assert "style=" not in text and len(re.findall("<script", text)) == 1
+    assert bad not in text and html.escape(bad) in text and "style=" not in text and len(re.findall("<script", text)) == 1
     assert {p.name for p in tmp_path.iterdir()} == {"league.json", "site"}
 
 

@@ -105,8 +105,7 @@ def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
             assert site.resolve() in (page.parent / link).resolve().parents
         assert policy is not None
         rules = dict(part.strip().split(" ", 1) for part in policy[1].split(";"))
-        assert (rules["default-src"], rules["script-src"]) == ("'none'", "'self' file:")
-        assert "unsafe" not in policy[1]
+        assert (rules["default-src"], rules["script-src"]) == ("'none'", "'self' file:") and "unsafe" not in policy[1]
 
 
 def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -> None:
@@ -139,8 +138,7 @@ def test_the_verdict_stands_in_its_own_column_and_changes_no_score(made: Path, s
     shutil.rmtree(records / "verify")
     build_folders([records], tmp_path / "without")
     tables = [json.loads((folder / "board.json").read_text())["tables"] for folder in (site, tmp_path / "without")]
-    assert tables[0] == tables[1]
-    assert "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
+    assert tables[0] == tables[1] and "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(("lasso", "verdict"), [("the trace returns to its state", "refuted"), (None, "unknown")])
@@ -254,8 +252,7 @@ def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
     """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
     excused = make_record(report(bound=0.9), "report")
     promised = make_record(report(property="utilisation", bound=0.9), "report")
-    assert (excused.excused, excused.bound) == (True, None)
-    assert (promised.excused, promised.bound) == (False, 0.9)
+    assert (excused.excused, excused.bound) == (True, None) and (promised.excused, promised.bound) == (False, 0.9)
     older = promised.model_copy(update={"format_version": 1})
     assert older.excused and "any progress" in older.question
 

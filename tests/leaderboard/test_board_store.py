@@ -137,8 +137,7 @@ def test_writers_at_the_same_time_do_not_lose_records(url: str) -> None:
     children = [in_child(partial(write, child)) for child in range(4)]
     assert [ended() for ended in children] == [0] * 4
     with BoardStore(url) as store:
-        assert store.check() == 20
-        assert {r.slot for r in store.records()} == {f"{c}/{i}" for c in range(4) for i in range(5)}
+        assert store.check() == 20 and {r.slot for r in store.records()} == {f"{c}/{i}" for c in range(4) for i in range(5)}
 
 
 def edited(file: Path, *statements: str) -> None:
@@ -290,8 +289,7 @@ def memory() -> Iterator[BoardStore]:
 def test_any_record_comes_back(memory: BoardStore, content: dict[str, Any]) -> None:
     number = next(NUMBERS)
     memory.append("x", f"{number:064x}", f"slot/{number}", content, {})
-    assert memory.records(subject=f"{number:064x}")[0].content == {**content, "files": {}}
-    assert memory.check() == number + 1
+    assert memory.records(subject=f"{number:064x}")[0].content == {**content, "files": {}} and memory.check() == number + 1
 
 
 def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> None:

@@ -75,8 +75,7 @@ def test_scores_equal_the_evaluation_of_one_sender(world: dict[str, object]) -> 
     for i, name in enumerate(names):
         one = evaluate_in_world(world, make_sender(name), 24, 3, path_set=PathSet.SELECT, warmup_rtts=20, measure_rtts=10)
         assert found.delay_rtts[i] == pytest.approx(one.delay_rtts, abs=1e-12)
-        assert found.score[i] == pytest.approx(one.score, abs=1e-12)
-        assert found.loss[i] == pytest.approx(one.loss, abs=1e-12)
+        assert found.score[i] == pytest.approx(one.score, abs=1e-12) and found.loss[i] == pytest.approx(one.loss, abs=1e-12)
 
 
 def test_cart_finds_a_tree_that_is_there() -> None:
@@ -88,8 +87,7 @@ def test_cart_finds_a_tree_that_is_there() -> None:
     rate = np.where(ratio > 3.0, 2.0 + 1.5 * mss, np.where(used > 0, 0.5, 1.0 + 0.25 * mss))
     template, numbers = grow(Samples(features, rate), 2)
     assert isinstance(template, Split) and template.guard is RATIO and isinstance(template.otherwise, Split)
-    assert template.otherwise.guard is UTILISED
-    assert predict(template, numbers, features) == pytest.approx(rate, abs=0.01)
+    assert template.otherwise.guard is UTILISED and predict(template, numbers, features) == pytest.approx(rate, abs=0.01)
     program = build(template, numbers, "found")
     expected = Expression((("C_U", Fraction(1)), ("C_L", Fraction(-3))))
     assert isinstance(program.rule, Branch) and program.rule.condition == expected

@@ -142,9 +142,7 @@ PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=20, buffer_bdp=2)
      ({"parts": [{"behaviour": "lambda_proxy", "packet": {}}]}, "behind a proxy"), ({"name": "../up"}, "must be a letter"),
      ({"transitions": 10**12}, "raise networks or episode_decisions"), ({"signals": ["queue_log3"]}, "queue_log2")],
 )  # fmt: skip
-def test_a_config_that_makes_no_sense_is_one_line(
-    tmp_path: Path, changes: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_that_makes_no_sense_is_one_line(tmp_path, changes, said, capsys):
     (tmp_path / "small.yaml").write_text(yaml.safe_dump({**SMALL, **changes}))
     assert main(["data", "make", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "sets")]) == 2
     error = capsys.readouterr().err

@@ -255,8 +255,7 @@ def test_rows_of_a_network_start_and_end_together():
         np.testing.assert_array_equal(dones[0::2], dones[1::2])
         ended += dones
         for row in np.flatnonzero(dones):
-            assert infos[row]["terminal_observation"].shape == (10,)
-            assert infos[row]["jain"] == infos[row ^ 1]["jain"]
+            assert infos[row]["terminal_observation"].shape == (10,) and infos[row]["jain"] == infos[row ^ 1]["jain"]
     assert ended.min() >= 2
     with pytest.raises(InputError, match="shared_policy is for the flows"):
         make_sb3("ccenv/Network-v0", 2, shared_policy=True)
@@ -355,8 +354,7 @@ def test_a_run_inside_a_shield_leaves_a_policy_with_its_shield(tmp_path):
     sender = make_sender(str(result.folder))
     assert isinstance(sender, ShieldSender) and sender.chooser == "policy" and sender.program == shield()
     assert evaluate_sender(sender, 32, steps_per_rtt=4).score == pytest.approx(result.common.score, abs=0.05)
-    assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"]
-    assert load_shield(str(result.folder)) == shield()
+    assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"] and load_shield(str(result.folder)) == shield()
     again = train(config, tmp_path / "run")
     assert again.steps == result.steps and sender_hash(make_sender(str(again.folder))) == sender_hash(sender)
 

@@ -80,8 +80,7 @@ def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
     folder, result = finished
     for name in (folder, folder / "policy.safetensors"):
         sender = make_sender(str(name))
-        assert isinstance(sender, PolicySender)
-        assert evaluate_in_world(small().environment, sender, 32) == result.evaluation
+        assert isinstance(sender, PolicySender) and evaluate_in_world(small().environment, sender, 32) == result.evaluation
         assert evaluate_sender(sender, 32) == result.common != result.evaluation
 
 
@@ -210,8 +209,7 @@ def test_robust_rounds_resume_and_differ_from_their_control(tmp_path):
 def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):
     train(small("total_steps=512"), tmp_path)
     result = train(small(), tmp_path)
-    assert result.resumed_from_steps == 512
-    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+    assert result.resumed_from_steps == 512 and same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
     assert train(small(), tmp_path).resumed_from_steps == 1536
     with pytest.raises(InputError, match="more than total_steps 256"):
         train(small("total_steps=256"), tmp_path)
@@ -238,8 +236,7 @@ def test_a_run_of_another_config_and_a_damaged_record_are_refused(finished, tmp_
 def test_restart_discards_the_earlier_run(finished, tmp_path):
     train(small("total_steps=256", "ppo.gamma=0.5"), tmp_path)
     result = train(small(), tmp_path, restart=True)
-    assert result.resumed_from_steps == 0
-    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+    assert result.resumed_from_steps == 0 and same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
 
 
 def test_damaged_checkpoints_are_refused(finished, tmp_path):
@@ -285,8 +282,7 @@ def test_evaluation_is_fixed_and_orders_known_senders():
     drain = make_sender("cc_probe_drain")
     one = evaluate_sender(drain, 128)
     assert one == evaluate_sender(drain, 128, threads=2) and one != evaluate_sender(drain, 128, seed=1)
-    assert one.score == pytest.approx(one.utilisation - 0.1 * one.queue_bdp - one.loss)
-    assert one.score_p5 < one.score < 1
+    assert one.score == pytest.approx(one.utilisation - 0.1 * one.queue_bdp - one.loss) and one.score_p5 < one.score < 1
     # Small buffers hurt cc_qdel, a slow start cc_probe_slow (prototype figures: .876, .546, .6).
     assert one.score > evaluate_sender(make_sender("cc_probe_slow"), 128).score > 0.4
     assert one.score > evaluate_sender(make_sender("cc_qdel"), 128).score > 0.3
@@ -355,8 +351,7 @@ def test_ctrl_c_inside_an_attack_or_an_evaluation_changes_nothing(whole, tmp_pat
         stop_once(patch, module, name, when)
         with pytest.raises(KeyboardInterrupt):
             train(config_of(ROUNDS), tmp_path)
-    assert read_record(tmp_path)["status"] == INTERRUPTED
-    assert train(config_of(ROUNDS), tmp_path).resumed_from_steps == steps
+    assert read_record(tmp_path)["status"] == INTERRUPTED and train(config_of(ROUNDS), tmp_path).resumed_from_steps == steps
     for one, other in zip(everything(whole), everything(tmp_path), strict=True):
         np.testing.assert_array_equal(one, other)
     assert progress_of(whole) == progress_of(tmp_path)

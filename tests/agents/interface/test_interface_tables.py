@@ -97,9 +97,7 @@ AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
 
 
 @given(st.floats(-1, 1), st.sampled_from((0.0, 1.0, 2.0)), st.floats(1, 1e6), st.sampled_from((0.0, 0.01, 0.3)), AMOUNTS, AMOUNTS)
-def test_a_pulled_window_is_that_of_the_page(
-    a: float, starting: float, segments: float, srtt_s: float, acked: float, lost: float
-) -> None:
+def test_a_pulled_window_is_that_of_the_page(a, starting, segments, srtt_s, acked, lost):
     told = {"cwnd_bytes": 1500 * segments, "srtt_s": srtt_s, "acked_bytes": acked, "lost_bytes": lost, "starting": starting}
     rate_Bps, cwnd_bytes = set_by_action(PULL, 35.0, 0.25, a, measured(**told, probe_change=-2.0))
     wanted = pulled_window(a, int(starting), segments, srtt_s, acked, lost, pull=35, flooded=0.25, change=-2)

@@ -58,8 +58,7 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
 
 def test_a_killed_league_ends_the_same(played: Path, tmp_path: Path) -> None:
     """What a kill leaves: finished parts, a player without its part, and the record of an earlier round."""
-    folder = tmp_path / "killed"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "killed")
     for part in ("networks/round-00-scene-01", "senders/round-01", "networks/round-01-scene-00", "networks/round-01-hold-out-00"):
         (folder / f"{part}.part.json").unlink()
     shutil.rmtree(folder / "senders" / "round-01")
@@ -73,8 +72,7 @@ def test_a_killed_league_ends_the_same(played: Path, tmp_path: Path) -> None:
 
 
 def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "longer"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "longer")
     data = league(small(rounds=3), folder)
     assert data["rounds"][:2] == record(played)["rounds"] and len(data["rounds"]) == 3
 
@@ -184,8 +182,7 @@ def set_payoff(file: Path) -> None:
     ],
 )
 def test_damaged_parts_are_refused(damage: Callable, name: str, message: str, played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "damaged"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "damaged")
     damage(folder / name)
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message) as refused:
@@ -194,8 +191,7 @@ def test_damaged_parts_are_refused(damage: Callable, name: str, message: str, pl
 
 
 def test_moves_of_another_part_are_refused(played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "swapped"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "swapped")
     one, *others = sorted((folder / "networks").glob("round-00-scene-*"))
     one, *others = [file for file in (one, *others) if not file.name.endswith(".part.json")]
     shutil.copy(next(file for file in others if file.suffix == one.suffix), one)
@@ -242,8 +238,7 @@ def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:
      ("senders/round-00", {"more": 1}, "more")],
 )  # fmt: skip
 def test_forged_parts_are_one_line(part: str, changes: dict, message: str, played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "forged"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "forged")
     forge(folder / f"{part}.part.json", **changes)
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message):

@@ -164,8 +164,7 @@ def test_time_outs_are_part_of_what_a_widening_keeps(tmp_path, fake, capsys, ref
     """The lemmas are those of a suite with time-outs, gamma_L is what a time-out leaves, and answers are kept apart."""
     args = ["shield", "widen", "learned_nominal_u78", "--utilisation", "0.77", "--out", str(tmp_path / "o"), "--json"]
     fake.limits["F.3 C_L"] = (Fraction(3, 5), Fraction(9))
-    assert main([*args, "-s", "timeouts=artefact"]) == 0
-    assert json.loads(capsys.readouterr().out)["finished"] is True
+    assert main([*args, "-s", "timeouts=artefact"]) == 0 and json.loads(capsys.readouterr().out)["finished"] is True
     assert {"F.1 C_L at a time-out", "F.2 C_U", "F.3 C_L", "F.4 C_U"} <= set(fake.asked)
     assert ends_of(parse_program(json.loads((tmp_path / "o" / "result.json").read_text())["shield"], "here"))[0] >= Fraction(3, 5)
     kept, shipped = (load_suite(name).suite for name in (str(tmp_path / "o" / "lemmas.yaml"), "learned_nominal_u78_timeouts"))
