@@ -88,6 +88,17 @@ def test_clients_have_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(value > 0 for value in found.values())
 
 
+def test_training_speed_has_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stable_baselines3")
+    for name, value in (("MIN_SECONDS", 0.001), ("ITERATIONS", 2), ("N_ENVS", 4), ("CALL_STEPS", 4)):
+        monkeypatch.setattr(speed, name, value)
+    found = speed.measure_training()
+    ppo = ("train_ppo", "train_ppo_kernel_rollouts", "train_ppo_same_recipe_kernel_rollouts")
+    curves = (f"curve_mlp_{width}_flow" for width in (16, 64))
+    names = {f"{stem}_steps_per_s{best}" for stem in (*ppo, *curves) for best in ("", "_best")}
+    assert set(found) == names and all(value > 0 for value in found.values())
+
+
 def records() -> list[Any]:
     return sorted((Path(speed.__file__).parent / "speed").glob("*.json"))
 

@@ -47,19 +47,15 @@ def test_a_secret_that_a_kill_left_unfinished_does_not_stop_the_board(tmp_path: 
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_whole_secret_of_a_round_that_was_not_stored_is_kept(tmp_path: Path) -> None:
+def test_a_whole_secret_of_a_round_that_was_not_stored_is_kept_and_a_damaged_one_is_named_and_not_replaced(
+    tmp_path: Path,
+) -> None:
     home = Home(tmp_path / "board")
     first = home.new_secret(1)
     assert home.new_secret(1) == first
     with home.open() as store:
         open_round(store, home)
         assert find_secret(store, home, 1) == first
-
-
-def test_a_damaged_secret_of_a_stored_round_is_named_and_not_replaced(tmp_path: Path) -> None:
-    home = Home(tmp_path / "board")
-    with home.open() as store:
-        open_round(store, home)
         file = home.folder / "secrets" / "round-1.hex"
         file.write_text("00ff\n")
         with pytest.raises(CcenvError, match="has 2 bytes, not 32"):

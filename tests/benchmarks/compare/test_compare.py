@@ -1,5 +1,6 @@
 """Senders side by side: figures, table, picture, failures, units."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from ccenv.base.errors import InputError
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
 from ccenv.benchmarks.compare import Comparison, compare
+from ccenv.benchmarks.compare.added_delay import SMALL_DELTA, advise_lambda
 from ccenv.cli.main import main
 from ccenv.simulation import simulate
 
@@ -164,3 +166,21 @@ def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch
     printed = capsys.readouterr()
     said = printed.err.strip()
     assert printed.out == "" and message in said and said.count("\n") == 0
+
+
+# Advice on added delay: [Delta] s.5.2's two cases.
+
+
+def test_bulk_flows_of_bbr_are_equalised_and_a_short_flow_is_left_alone() -> None:
+    bulk = advise_lambda([0.074, 0.01, 0.01], "bbr1")
+    assert bulk.lambda_s == pytest.approx(0.08)  # a whole number of 10 ms
+    assert bulk.alone <= SMALL_DELTA < bulk.held < bulk.contested
+    short = advise_lambda([0.01, 0.08], "cubic", size_bytes=300_000, duration_s=10)
+    assert short.lambda_s == 0.0 and short.alone > SMALL_DELTA and math.isnan(short.held)
+
+
+def test_a_sender_that_shares_alike_at_any_delay_needs_none() -> None:
+    """Constant rates below a half of the link do not meet: their delta is 0 without the proxy, and no less with it."""
+    advice = advise_lambda([0.01, 0.08], "constant:rate_mbps=10", duration_s=10)
+    assert advice.lambda_s == 0.0 and advice.contested == advice.held == pytest.approx(0.0, abs=0.01)
+    assert "in company" in advice.reason
