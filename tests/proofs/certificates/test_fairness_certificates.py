@@ -111,24 +111,11 @@ def test_forgeries_are_refused_by_their_lemma(genuine, forgery):
     assert any(name.startswith(forgery.lemma) for name, _ in report.refusals), report.refusals[:6]
 
 
-def test_there_are_forty_forgeries():
-    assert len(FORGERIES) >= 40
-
-
-def _drop(data: Data) -> None:
-    data["queries"] = [query for query in data["queries"] if query["lemma"] != "L3 peak 7"]
-
-
-def _twice(data: Data) -> None:
-    data["queries"].append(data["queries"][3])
-
-
-def _said(data: Data) -> None:
-    data["statement"] = data["statement"].replace("at least 0.65", "at least 0.95")
-
-
 @pytest.mark.parametrize(("change", "lemma"), [
-    (_drop, "L3 peak 7"), (_twice, "queries"), (_said, "statement"), (lambda data: data["assumptions"].pop(2), "assumptions"),
+    (lambda data: data.update(queries=[one for one in data["queries"] if one["lemma"] != "L3 peak 7"]), "L3 peak 7"),
+    (lambda data: data["queries"].append(data["queries"][3]), "queries"),
+    (lambda data: data.update(statement=data["statement"].replace("at least 0.65", "at least 0.95")), "statement"),
+    (lambda data: data["assumptions"].pop(2), "assumptions"),
     (lambda data: data["queries"][9].update(answer="sat"), "L3 tables 0"),
     (lambda data: data["queries"][9].update(smtlib="(check-sat)\n"), "L3 tables 0"),
     (lambda data: data["queries"][9].update(lemma="L3 peak 99"), "L3 peak 99"),

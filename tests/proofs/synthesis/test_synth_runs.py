@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccenv.agents.programs import load_program, parse_program
@@ -79,17 +79,15 @@ def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_
 def _one_by_one(name: str) -> set[tuple[Candidate, ...]]:
     """Decide every raw candidate with moving beliefs, nothing simulated, nothing grouped."""
     query = load_query(name)
-    space = query.space()
+    space, rates = query.space(), range(len(query.space().rates))
     solutions, known = set(), {}
-    for c in range(len(space.conditions)):
-        for a in range(len(space.rates)):
-            for b in range(len(space.rates)):
-                candidate = Candidate((c,), (a, b))
-                program = space.program(candidate, "p")
-                if program.rule not in known:
-                    known[program.rule] = decide(Task(query.setting(), query.objectives, program, 60, full=True)).status
-                if known[program.rule] == "proved":
-                    solutions.add(candidate)
+    for c, a, b in product(range(len(space.conditions)), rates, rates):
+        candidate = Candidate((c,), (a, b))
+        program = space.program(candidate, "p")
+        if program.rule not in known:
+            known[program.rule] = decide(Task(query.setting(), query.objectives, program, 60, full=True)).status
+        if known[program.rule] == "proved":
+            solutions.add(candidate)
     return solutions
 
 
@@ -124,9 +122,9 @@ def test_a_killed_run_goes_on_to_the_same_answer(name, owner, where, after, whol
         with (tmp_path / "journal.jsonl").open("ab") as journal:
             journal.write(b'{"kind": "verdict", "cla')  # a line that the kill cut short
         monkeypatch.setattr(Cover, "attack", None)  # needed for boxes only
+    keys = ("keys", "raw", "canonical", "counterexamples", "z3_calls", "funnel", "complete")
     again, first = _answer(name, tmp_path), whole(name)
-    for key in ("keys", "raw", "canonical", "counterexamples", "z3_calls", "funnel", "complete"):
-        assert again[key] == first[key]
+    assert [again[key] for key in keys] == [first[key] for key in keys]
     assert [s["program"] for s in again["solutions"]] == [s["program"] for s in first["solutions"]]
 
 
@@ -192,8 +190,7 @@ def test_why_takes_time_outs_and_wrong_beliefs_into_account(query: str, status: 
     """Right beliefs make cc_qdel's form a solution; wrong ones do not become right within 7 samples."""
     told = why(load_query(query), load_program(SHIPPED / "cc_qdel.json"), tmp_path)
     assert told["status"] == status and (told["trace"] is None) == (status == "proved")
-    if status == "refuted":
-        assert told["missed"]
+    assert status == "proved" or told["missed"]
 
 
 def test_constant_beliefs_are_refused_with_time_outs() -> None:
@@ -271,13 +268,11 @@ def test_bounds_report_and_second_solver(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     data = answer(["synth", "quick", "--bounds", "1", "-s", "report=page.html", "-s", "recheck=yices", "--json"])
     (row,) = data["ranking"]
-    assert 0.5 <= row["utilisation"]["proved"] < 1
-    assert row["utilisation"]["refuted"] > row["utilisation"]["proved"]
+    assert 0.5 <= row["utilisation"]["proved"] < min(1, row["utilisation"]["refuted"])
     assert row["inflight"]["refuted"] < row["inflight"]["proved"] <= 5
     assert data["recheck"]["confirmed"] == data["canonical"] == 1
     page = (tmp_path / "page.html").read_text()
-    assert row["summary"].split(",")[0] in page
-    assert "rate = 2 C_L" in page
+    assert row["summary"].split(",")[0] in page and "rate = 2 C_L" in page
     assert len(load_program(data["files"][0]).inputs()) > 1
 
 
@@ -287,11 +282,8 @@ def test_the_choice_of_a_model_is_read_back() -> None:
     for count in (1, 2, 3, 5, 8, 13):
         choice = Choice((program,) * count)
         choice.bits = list(range((count - 1).bit_length()))
-        picked = {
-            choice.find_picked({f"bit_{k}": bool(value >> k & 1) for k in range(len(choice.bits))})
-            for value in range(1 << len(choice.bits))
-        }
-        assert picked == set(range(count))
+        values = [{f"bit_{k}": bool(value >> k & 1) for k in choice.bits} for value in range(1 << len(choice.bits))]
+        assert set(map(choice.find_picked, values)) == set(range(count))
 
 
 def test_speed_is_that_of_answered_queries() -> None:
@@ -300,10 +292,8 @@ def test_speed_is_that_of_answered_queries() -> None:
     assert told["synth_plain_quick_iterations"] > 1
 
 
-PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20)
-
-
-@given(PAIRS)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20))
+@example([(0, 0), (0, 1), (1, 0)])
 def test_boxes_are_full_rectangles_that_cover_each_candidate_once(pairs: list[tuple[int, int]]) -> None:
     rates = dict(enumerate(pairs))
     parts = boxes(rates)
@@ -312,10 +302,7 @@ def test_boxes_are_full_rectangles_that_cover_each_candidate_once(pairs: list[tu
         inside = [rates[number] for number in part]
         assert sorted(inside) == sorted(product({a for a, _ in inside}, {b for _, b in inside}))
 
-
-def test_a_rectangle_with_a_corner_missing_is_two() -> None:
-    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0)}) == [[1, 2], [3]]
-    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0), 4: (1, 1)}) == [[1, 2, 3, 4]]
+    assert boxes(dict(enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]))) == [[0, 1, 2, 3]]  # not one by one
 
 
 @pytest.mark.parametrize("bounds", ["full", "constant"])
@@ -413,8 +400,7 @@ def test_constants_are_handed_on_and_answers_kept(tmp_path: Path, monkeypatch: p
     told = suites.lemma_suites(query, [QDEL], 1, 300.0)
     rows = {row["name"]: row for row in told["solutions"]["drains"]["lemmas"]}
     assert [rows[name]["verdict"] for name in rows] == ["verified"] * 3
-    assert 0.05 <= rows["F.3"]["proved"] < rows["F.3"]["refuted"]
-    assert rows["F.5"]["refuted"] < rows["F.5"]["proved"]
+    assert 0.05 <= rows["F.3"]["proved"] < rows["F.3"]["refuted"] and rows["F.5"]["refuted"] < rows["F.5"]["proved"]
     assert f"C_L stays at or above {rows['F.3']['proved']:.2f} C" in told["solutions"]["drains"]["summary"]
 
     def no_solver(*_: object) -> solvers.Answer:
