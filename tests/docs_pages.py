@@ -98,7 +98,7 @@ def make_changes(blocks: list[Block]) -> None:
     """Copy the repository into the current folder; make the changes and write the files of a page."""
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, name, ignore=shutil.ignore_patterns("*.pyc.*"))  # bytecode too, but none half-written
         else:
             shutil.copy(ROOT / name, name)
     for block in blocks:

@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-# What most commands import. The processes are copies of one that imported this and did nothing else.
+# What most commands import and load. The processes are copies of one that imported this and did nothing else.
 IMPORTED = [
     *("matplotlib.pyplot", "ccenv.leaderboard.site.exchange"),
     *("ccenv.benchmarks.run.runner", "ccenv.benchmarks.compare", "ccenv.envs.clients.sb3", "ccenv.training.run"),
+    "tests.ready_engines",  # found from the root of the repository; where tests start elsewhere, each process loads them
 ]
 
 

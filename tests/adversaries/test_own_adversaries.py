@@ -77,18 +77,15 @@ def search():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("x = 1\n", "defines no adversary"),
-        ("def play(state, view, move):\n    pass\n", "init missing"),
-        (WAVE.replace("(state, view, move)", "(state, view)"), r"wave\.py:5: play.* must take \(state, view, move\)"),
-        (WAVE.replace("move.waste = 1.0", "move.waste = 2.0"), r"wave\.py:5: play set waste to 2"),
-        (WAVE.replace("move.waste = 1.0", "move.waste = float('nan')"), r"wave\.py:5: play set waste to nan"),
-        (WAVE.replace("move.waste = 1.0", "move.wast = 1.0"), r"wave\.py:8: AttributeError"),
-        (WAVE.replace("move.waste = 1.0", "1 / 0"), r"wave\.py:8: ZeroDivisionError"),
-        ("def adversary():\n    return 'square'\n", "returned 'str', not an adversary"),
-        ("STATE = 3" + WAVE, "make it with record"),
-    ],
-)
+    [("x = 1\n", "defines no adversary"), ("def play(state, view, move):\n    pass\n", "init missing"),
+     (WAVE.replace("(state, view, move)", "(state, view)"), r"wave\.py:5: play.* must take \(state, view, move\)"),
+     (WAVE.replace("move.waste = 1.0", "move.waste = 2.0"), r"wave\.py:5: play set waste to 2"),
+     (WAVE.replace("move.waste = 1.0", "move.waste = float('nan')"), r"wave\.py:5: play set waste to nan"),
+     (WAVE.replace("move.waste = 1.0", "move.wast = 1.0"), r"wave\.py:8: AttributeError"),
+     (WAVE.replace("move.waste = 1.0", "1 / 0"), r"wave\.py:8: ZeroDivisionError"),
+     ("def adversary():\n    return 'square'\n", "returned 'str', not an adversary"),
+     ("STATE = 3" + WAVE, "make it with record")],
+)  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         load_adversary(write(tmp_path, text))

@@ -28,8 +28,7 @@ def test_compiled_equals_plain_python_and_moves_are_in_range(name):
             move_one, move_other = fresh_move(), fresh_move()
             play(one, view, move_one)
             adversary.play(other, view, move_other)
-            assert move_one.tolist() == move_other.tolist()
-            assert one.tolist() == other.tolist()
+            assert move_one.tolist() == move_other.tolist() and one.tolist() == other.tolist()
             assert all(0.0 <= move_one[field] <= 1.0 for field in FIELDS)
 
 
@@ -54,20 +53,13 @@ def test_paths_without_jitter_are_served(name):
     np.testing.assert_array_equal(S, P)
 
 
-def test_kind_delivers_at_once():
+def test_kind_delivers_at_once_and_slowest_holds_for_exactly_the_bound():
     P, S, _ = run_box(make_adversary("kind"), 50)
     np.testing.assert_array_equal(S, P)
-
-
-def test_slowest_holds_for_exactly_the_bound():
     P, S, _ = run_box(make_adversary("slowest"), 50, jitter_steps=5)
     np.testing.assert_array_equal(S[5:], P[:-5])
-    assert not S[:5].any()
-
-
-def test_slowest_parameters_reach_the_move():
     _, _, moves = run_box(make_adversary("slowest:waste=0.25,rate=0.5,loss=1"), 3)
-    assert set(moves["waste"]) == {0.25} and set(moves["rate"]) == {0.5} and set(moves["loss"]) == {1.0}
+    assert not S[:5].any() and [set(moves[field]) for field in ("waste", "rate", "loss")] == [{0.25}, {0.5}, {1.0}]
 
 
 def test_uniform_is_uniform_and_independent():
@@ -85,8 +77,7 @@ def test_random_adversaries_depend_on_seed_and_flow_only(name):
         return run_box(make_adversary(name), 200, **keys)[2]["service"]
 
     np.testing.assert_array_equal(services(seed=5), services(seed=5))
-    assert (services(seed=5) != services(seed=6)).any()
-    assert (services(seed=5, flow=0) != services(seed=5, flow=1)).any()
+    assert (services(seed=5) != services(seed=6)).any() and (services(seed=5, flow=0) != services(seed=5, flow=1)).any()
 
 
 def test_batch_releases_everything_after_a_uniform_wait():
@@ -112,17 +103,13 @@ def test_periodic_releases_at_multiples_of_the_interval():
     np.testing.assert_array_equal(released, np.arange(3, 49, 3))
     np.testing.assert_array_equal(S[released], P[released])
     assert np.nanmax(delays_steps(P, S)) == 2
-
-
-def test_periodic_default_interval_is_the_jitter_bound():
-    _, _, moves = run_box(make_adversary("periodic"), 64)
+    _, _, moves = run_box(make_adversary("periodic"), 64)  # its default is the jitter bound
     np.testing.assert_array_equal(np.nonzero(moves["service"])[0] + 1, np.arange(8, 65, 8))
 
 
 def test_square_wave():
     _, _, moves = run_box(make_adversary("square:period_rtts=2,duty=0.25,waste=0.5"), 64)  # 8 steps per RTT
-    wanted = np.tile([1.0] * 4 + [0.0] * 12, 4)
-    np.testing.assert_array_equal(moves["service"], wanted)
+    np.testing.assert_array_equal(moves["service"], np.tile([1.0] * 4 + [0.0] * 12, 4))
     assert set(moves["waste"]) == {0.5}
 
 
@@ -145,20 +132,16 @@ def test_one_packet_is_early_once_and_the_rest_late_by_the_bound(start_step):
 
 def test_one_packet_at_a_given_time_releases_what_is_held():
     P, S, moves = run_box(make_adversary("one_packet:at_ms=100"), 100, jitter_steps=6)  # dt 5 ms
-    assert np.nonzero(moves["service"])[0].tolist() == [19]
-    assert S[20] == P[20]
+    assert np.nonzero(moves["service"])[0].tolist() == [19] and S[20] == P[20]
     np.testing.assert_array_equal(S[26:], P[20:-6])
     assert S[19] == P[13]
 
 
-def test_one_packet_repeats():
+def test_one_packet_repeats_and_concerns_the_chosen_flow():
     _, S, moves = run_box(make_adversary("one_packet:every_ms=200"), 100, jitter_steps=6)  # dt 5 ms
     assert np.nonzero(moves["service"])[0].tolist() == [0, 39, 79]
-    assert moves["service"][[39, 79]].tolist() == [1.0, 1.0]
-    assert S[40] == S[41] == S[46]
+    assert moves["service"][[39, 79]].tolist() == [1.0, 1.0] and S[40] == S[41] == S[46]
 
-
-def test_one_packet_concerns_the_chosen_flow():
     def early(spec, flow):
         return bool(run_box(make_adversary(spec), 30, flow=flow)[2]["service"].any())
 
@@ -168,16 +151,12 @@ def test_one_packet_concerns_the_chosen_flow():
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [
-        ("square:duty=1.5", "square: duty is 1.5; it must be a finite number at least 0 and at most 1"),
-        ("square:period_rtts=0", "period_rtts is 0; it must be a finite number above 0"),
-        ("hoard:hold=inf", "hold is inf"),
-        ("periodic:interval=5", "unknown parameter 'interval'. Did you mean 'interval_ms'"),
-        ("kind:x=1", "unknown parameter 'x'. It has no parameters."),
-        ("one_packet:flow=0.5", "flow is 0.5; it must be a whole number"),
-        ("square:duty", "'duty' is not of the form key=value"),
-    ],
-)
+    [("square:duty=1.5", "square: duty is 1.5; it must be a finite number at least 0 and at most 1"),
+     ("square:period_rtts=0", "period_rtts is 0; it must be a finite number above 0"), ("hoard:hold=inf", "hold is inf"),
+     ("periodic:interval=5", "unknown parameter 'interval'. Did you mean 'interval_ms'"),
+     ("kind:x=1", "unknown parameter 'x'. It has no parameters."),
+     ("one_packet:flow=0.5", "flow is 0.5; it must be a whole number"), ("square:duty", "'duty' is not of the form key=value")],
+)  # fmt: skip
 def test_bad_parameters_are_refused(spec, message):
     with pytest.raises(InputError) as caught:
         make_adversary(spec)

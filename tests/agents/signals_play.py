@@ -118,14 +118,10 @@ def random_signals(rng, n, *, mss_bytes=1500.0):
                 continue
             inflight -= size
             values = {
-                "lost_bytes": size,
-                "timeout": float(timeout),
-                "new_episode": float(rng.random() < 0.5),
-                "tx_inflight_bytes": size + inflight * rng.uniform(0, 1.5),
-                "lost_since_bytes": size * rng.uniform(1, 2),
-                "app_limited": float(rng.random() < 0.1),
-                "contiguous": float(rng.random() < 0.5),
-            }
+                "lost_bytes": size, "timeout": float(timeout), "new_episode": float(rng.random() < 0.5),
+                "tx_inflight_bytes": size + inflight * rng.uniform(0, 1.5), "lost_since_bytes": size * rng.uniform(1, 2),
+                "app_limited": float(rng.random() < 0.1), "contiguous": float(rng.random() < 0.5),
+            }  # fmt: skip
         else:
             values = {"dt_s": dt_s, "min_rtt_s": min_rtt_s}
         out.append((kind, values | {"now_s": now_s, "delivered_bytes": delivered, "inflight_bytes": inflight}))
@@ -165,17 +161,11 @@ class Steady:
         size = cwnd_bytes / self.pieces
         self.delivered += size
         given = {
-            "now_s": self.now_s,
-            "acked_bytes": size,
-            "delivered_bytes": self.delivered,
-            "rtt_s": self.rtt_s,
-            "min_rtt_s": self.rtt_s,
-            "delivery_rate_Bps": cwnd_bytes / self.rtt_s,
-            "inflight_bytes": cwnd_bytes - size,
-            "round_start": float(self.count % self.pieces == 0),
-            "prior_delivered_bytes": max(0.0, self.delivered - cwnd_bytes),
+            "now_s": self.now_s, "acked_bytes": size, "delivered_bytes": self.delivered, "rtt_s": self.rtt_s,
+            "min_rtt_s": self.rtt_s, "delivery_rate_Bps": cwnd_bytes / self.rtt_s, "inflight_bytes": cwnd_bytes - size,
+            "round_start": float(self.count % self.pieces == 0), "prior_delivered_bytes": max(0.0, self.delivered - cwnd_bytes),
             "tx_inflight_bytes": cwnd_bytes,
-        }
+        }  # fmt: skip
         self.count += 1
         self.on_ack(self.state, signal(ACK, as_record=False, **(given | values)))
 
@@ -185,12 +175,9 @@ class Steady:
 
     def lose(self, lost_bytes=MSS, **values):
         given = {
-            "now_s": self.now_s,
-            "lost_bytes": lost_bytes,
-            "inflight_bytes": self.state.cwnd_bytes - lost_bytes,
-            "delivered_bytes": self.delivered,
-            "new_episode": 1.0,
-        }
+            "now_s": self.now_s, "lost_bytes": lost_bytes, "inflight_bytes": self.state.cwnd_bytes - lost_bytes,
+            "delivered_bytes": self.delivered, "new_episode": 1.0,
+        }  # fmt: skip
         self.on_loss(self.state, loss(**(given | values)))
 
     def tick(self, **values):

@@ -123,8 +123,7 @@ def test_bbr1_doubles_its_rate_per_round_in_startup():
         flow.rounds(1)
         rates.append(float(flow.state.pacing_rate_Bps))
     growth = np.array(rates[2:]) / np.array(rates[1:-1])
-    assert (growth > 1.9).all()
-    assert flow.state.mode == bbr.STARTUP
+    assert (growth > 1.9).all() and flow.state.mode == bbr.STARTUP
 
 
 def test_bbr1_ignores_the_low_rates_of_probe_rtt():
@@ -434,8 +433,7 @@ def test_probe_times_are_drawn_between_two_and_three_seconds(name):
             flow.step(**QUICK, **FEW)
         waits.add((float(flow.state.probe_wait_s), float(flow.state.rounds_since_probe)))
     times = [wait for wait, _ in waits]
-    assert 2.0 <= min(times) < 2.3 and 2.7 < max(times) < 3.0
-    assert {rounds for _, rounds in waits} == {0.0, 1.0}
+    assert 2.0 <= min(times) < 2.3 and 2.7 < max(times) < 3.0 and {rounds for _, rounds in waits} == {0.0, 1.0}
 
 
 def test_bbr3_the_quantum_is_a_millisecond_between_two_segments_and_64_kilobytes():

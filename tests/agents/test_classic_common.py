@@ -88,8 +88,7 @@ def test_windowed_min_is_a_recent_sample_not_below_the_true_minimum(steps, windo
         seen.append((now, value))
         samples = update(samples, now, value, window)
         recent = [v for t, v in seen if now - t <= window]
-        assert samples[0] in recent
-        assert samples[0] >= min(recent)
+        assert samples[0] in recent and samples[0] >= min(recent)
         # The second sample is never older than a quarter of the window plus one gap: recent minima are not forgotten.
         newest_quarter = [v for t, v in seen if t > samples[1]]
         assert samples[0] <= min(newest_quarter, default=np.inf) or now - samples[1] <= window
@@ -147,5 +146,4 @@ def test_windowed_min_forgets_an_expired_minimum():
 def test_bad_specs_are_refused_in_one_line(spec, words):
     with pytest.raises(InputError) as caught:
         make_sender(spec)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -1,23 +1,16 @@
 """DCTCP and Prague against numbers that follow from RFC 8257 and the draft by hand."""
 
-import numpy as np
 import pytest
-from signals_play import fresh_state
+from signals_play import MSS, fresh_state
+from signals_play import ack as plain_ack
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.agents.callbacks import ACK
 from ccenv.agents.classic import dctcp, prague
-
-MSS = 1500.0
 
 
 def ack(**values: float):
-    signal = np.zeros(1, ACK).view(np.recarray)[0]
-    base = {"acked_bytes": MSS, "rtt_s": 0.02, "min_rtt_s": 0.02, "inflight_bytes": 20 * MSS, "mss_bytes": MSS}
-    for name, value in (base | values).items():
-        signal[name] = value
-    return signal
+    return plain_ack(**({"acked_bytes": MSS, "rtt_s": 0.02, "min_rtt_s": 0.02, "inflight_bytes": 20 * MSS} | values))
 
 
 def test_alpha_is_averaged_with_a_sixteenth() -> None:
@@ -53,26 +46,16 @@ def test_prague_with_a_short_rtt_grows_as_one_with_the_virtual_rtt() -> None:
 
 @pytest.mark.parametrize("sender", ["dctcp", "prague"])
 def test_a_loss_halves_what_was_in_flight(sender: str) -> None:
-    result = ccenv.simulate(
-        {
-            "duration_s": 30,
-            "warmup_s": 10,
-            "links": [{"rate_mbps": 12, "buffer_bdp": 1}],
-            "flows": [{"sender": sender, "rtt_ms": 40}],
-        }
-    )
+    links, flows = [{"rate_mbps": 12, "buffer_bdp": 1}], [{"sender": sender, "rtt_ms": 40}]
+    result = ccenv.simulate({"duration_s": 30, "warmup_s": 10, "links": links, "flows": flows})
     windows = result.flow_log["cwnd_bytes"][1000:, 0]
     assert windows.min() > 0.4 * windows.max()  # a saw as Reno's, over drop-tail
-    assert windows.min() < 0.62 * windows.max()
-    assert result.summary()["links"][0]["utilisation"] > 0.9
+    assert windows.min() < 0.62 * windows.max() and result.summary()["links"][0]["utilisation"] > 0.9
 
 
 def test_over_an_ecn_threshold_dctcp_keeps_the_queue_at_it() -> None:
     """RFC 8257 s.1: high throughput with a short queue; a Reno flow would halve and empty a queue of 20 packets."""
     link = {"rate_mbps": 100, "buffer_packets": 1000, "discipline": "ecn", "threshold_packets": 20}
-    (found,) = ccenv.simulate(
-        {"duration_s": 10, "warmup_s": 3, "links": [link], "flows": [{"sender": "dctcp", "rtt_ms": 4}]}
-    ).summary()["links"]
-    assert found["utilisation"] > 0.99
-    assert 8 < found["queue_packets"] < 26
-    assert found["loss"] == 0
+    scene = {"duration_s": 10, "warmup_s": 3, "links": [link], "flows": [{"sender": "dctcp", "rtt_ms": 4}]}
+    (found,) = ccenv.simulate(scene).summary()["links"]
+    assert found["utilisation"] > 0.99 and 8 < found["queue_packets"] < 26 and found["loss"] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,16 +38,14 @@ def test_sprout_believes_what_the_grid_of_the_paper_believes(rate_pps: float, me
             errors.append((rate / mean, math.sqrt(variance / (belief @ (BINS - mean) ** 2))))
     means, deviations = np.array(errors).T
     assert means.mean() == pytest.approx(1, abs=mean_error)
-    assert np.quantile(abs(means - 1), 0.9) < 6 * mean_error
-    assert deviations.mean() == pytest.approx(1, abs=0.1)
+    assert np.quantile(abs(means - 1), 0.9) < 6 * mean_error and deviations.mean() == pytest.approx(1, abs=0.1)
 
 
 def test_a_count_of_an_empty_queue_only_raises_the_belief() -> None:
     full = sprout.update.py_func(500.0, 6000.0, VOLATILITY, 2.0, 1.0)
     least = sprout.update.py_func(500.0, 6000.0, VOLATILITY, 2.0, 0.0)
     many = sprout.update.py_func(500.0, 6000.0, VOLATILITY, 20.0, 0.0)
-    assert full[0] < 500.0 <= least[0] < many[0]
-    assert full[1] < least[1] <= 6000.0 + VOLATILITY**2 * TICK_S
+    assert full[0] < 500.0 <= least[0] < many[0] and full[1] < least[1] <= 6000.0 + VOLATILITY**2 * TICK_S
 
 
 @pytest.mark.parametrize(("rate", "deviation", "ahead_s"), [(900.0, 80.0, 0.14), (300.0, 60.0, 0.2), (500.0, 200.0, 0.1)])
@@ -78,8 +75,7 @@ def test_verus_reads_its_profile_both_ways() -> None:
 def test_proteus_scavenger_pays_for_a_delay_that_moves() -> None:
     """SIGCOMM 2020 s.4: u_S = u_P - 1500 x sigma, x in Mbit/s: 2 ms at 10 Mbit/s cost 30."""
     primary, scavenger = (proteus.utility.py_func(kind, 1.25e6, 0.0, 0.002, 1e6, 1e4) for kind in (0.0, 1.0))
-    assert primary == vivace.utility.py_func(1.25e6, 0.0, 1e4 / 1.01e6)
-    assert primary - scavenger == pytest.approx(30.0)
+    assert primary == vivace.utility.py_func(1.25e6, 0.0, 1e4 / 1.01e6) and primary - scavenger == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +86,10 @@ def test_proteus_scavenger_pays_for_a_delay_that_moves() -> None:
         (48.0, "packet_train:train_mss=100,trains=10", {"kind": "interval", "max_ms": 40, "interval_ms": 40}, 0.0, 0.6),  # chosen
     ],
 )
-def test_a_packet_train_finds_any_rate_at_once_unless_jitter_is_chosen(
-    rate_mbps: float, spec: str, jitter: dict[str, Any], least: float, most: float
-) -> None:
+def test_a_packet_train_finds_any_rate_at_once_unless_jitter_is_chosen(rate_mbps, spec, jitter, least, most):
     flow = {"sender": spec, "rtt_ms": 40} | ({"jitter": jitter} if jitter else {})
     scene = {
-        "duration_s": 4,
-        "warmup_s": 2,
-        "seed": 3,
-        "links": [{"rate_mbps": rate_mbps, "buffer_packets": 200}],
-        "flows": [flow],
-    }
+        "duration_s": 4, "warmup_s": 2, "seed": 3, "links": [{"rate_mbps": rate_mbps, "buffer_packets": 200}], "flows": [flow],
+    }  # fmt: skip
     summary = ccenv.simulate(scene).summary()
     assert least <= summary["links"][0]["utilisation"] <= most

@@ -28,8 +28,7 @@ def avoiding(spec, pieces=50):
 @pytest.mark.parametrize("r", [1.05, 1.5, 2.0, 10.0])
 def test_fourcp_detector_root_solves_eq_8(r):
     a = detector_root(r)
-    assert 0 < a < 1
-    assert 1 - a == pytest.approx(math.exp(-a * r), abs=1e-12)
+    assert 0 < a < 1 and 1 - a == pytest.approx(math.exp(-a * r), abs=1e-12)
 
 
 def test_fourcp_window_bound_is_eq_9():

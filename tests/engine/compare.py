@@ -47,8 +47,7 @@ def compare(engine, reference):
         pairs = {
             "acked_bytes": f.acked, "found_lost_bytes": f.found_lost, "rtt_min_steps": f.min_rtt_steps,
             "recovery_step": f.recovery_step, "last_ack_step": f.last_ack_step, "delay_floor_steps": f.delay_floor,
-            "C_L_Bps": b.C_L, "C_U_Bps": b.C_U, "C_L_lambda_Bps": b.C_L_lambda, "q_U_bytes": f.q_U,
-            "utilised": int(f.utilised),
+            "C_L_Bps": b.C_L, "C_U_Bps": b.C_U, "C_L_lambda_Bps": b.C_L_lambda, "q_U_bytes": f.q_U, "utilised": int(f.utilised),
         }  # fmt: skip
         compare_rtt(engine, i, f, where)
         for name, value in pairs.items():

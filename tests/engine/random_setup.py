@@ -35,12 +35,9 @@ def random_setup(trial, *, n_flows=None, senders=PROGRAMS + CLASSIC, models=MODE
         for rtt in rtts
     )
     path = Path(
-        link_rate_Bps=C,
-        buffer_bytes=C * rtt_s * 10 ** rng.uniform(-1, 1),
-        flows=flows,
-        link_rate_min_Bps=C / 2 if model == "strong" else None,
-        link_rate_max_Bps=C * 2 if model == "strong" else None,
-    )
+        link_rate_Bps=C, buffer_bytes=C * rtt_s * 10 ** rng.uniform(-1, 1), flows=flows,
+        link_rate_min_Bps=C / 2 if model == "strong" else None, link_rate_max_Bps=C * 2 if model == "strong" else None,
+    )  # fmt: skip
     if rng.random() < 0.5:
         moves = rng.random((200, 2 + 2 * N))
         corners = rng.random(moves.shape) < 0.3
@@ -49,12 +46,9 @@ def random_setup(trial, *, n_flows=None, senders=PROGRAMS + CLASSIC, models=MODE
     else:
         adversary = make_adversary(str(rng.choice(SCRIPTED)))
     return path, {
-        "model": model,
-        "senders": [make_sender(str(rng.choice(senders))) for _ in range(N)],
-        "adversary": adversary,
-        "K": K,
+        "model": model, "senders": [make_sender(str(rng.choice(senders))) for _ in range(N)], "adversary": adversary, "K": K,
         "loss_detection": str(rng.choice(["acks", "oracle"])),
-    }
+    }  # fmt: skip
 
 
 SILENCES = ("late_start", "late_start_of_one", "on_off", "on_off_of_one", "finite_then_late", "stop_then_late")
@@ -112,10 +106,7 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
     else:
         adversary = make_adversary(str(rng.choice(SCRIPTED)))
     run = {
-        "model": model,
-        "senders": senders,
-        "adversary": adversary,
-        "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
+        "model": model, "senders": senders, "adversary": adversary, "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
         "beliefs": SHORT_WINDOWS,
-    }
+    }  # fmt: skip
     return as_path(silent_steps * dt_s), run, silent_steps + 2 * PLAYED_RTTS * K, ring_steps

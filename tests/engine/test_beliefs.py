@@ -31,21 +31,17 @@ SENDERS = ("external", "cc_qdel", "cc_probe_drain", "cc_probe_slow", "reno", "co
 def random_batch(rng, B, K, model):
     C = 6e6 * 10 ** rng.uniform(-1.5, 1.0, B)
     return PathArrays.simple(
-        steps_per_rtt=K,
-        link_rate_Bps=C,
-        rtt_s=np.full(B, RTT_S),
+        steps_per_rtt=K, link_rate_Bps=C, rtt_s=np.full(B, RTT_S),
         jitter_steps=np.zeros(B, int) if model == "ideal" else rng.integers(0, K + 1, B),
-        buffer_bytes=C * RTT_S * 10 ** rng.uniform(-1, 1, B),
-        mss_bytes=np.full(B, 1500.0),
-    )
+        buffer_bytes=C * RTT_S * 10 ** rng.uniform(-1, 1, B), mss_bytes=np.full(B, 1500.0),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
-@pytest.mark.parametrize(
-    ("K", "senders", "presets"),
-    [(1, SENDERS, ("artefact", "paper")), (4, SENDERS, ("artefact", "paper")), (8, SENDERS, ("artefact", "paper")),
-     (1, ("external", "learned_nominal_u78"), ("tighter",)), (4, ("external", "learned_nominal_u78"), ("tighter",))],
-)  # fmt: skip
+@pytest.mark.parametrize(("K", "senders", "presets"), [
+    (1, SENDERS, ("artefact", "paper")), (4, SENDERS, ("artefact", "paper")), (8, SENDERS, ("artefact", "paper")),
+    (1, ("external", "learned_nominal_u78"), ("tighter",)), (4, ("external", "learned_nominal_u78"), ("tighter",)),
+])  # fmt: skip
 def test_sound_on_random_traces(model, K, senders, presets):
     """The true C, queue, queueing delay and buffer lie inside the bounds on random traces, whatever is sent."""
     rng = np.random.default_rng(100 * K + len(model))
@@ -137,12 +133,9 @@ def test_bounds_with_an_unknown_rtt_are_sound(model, name, jitter_known):
     moves[: B // 4, :40] = 0.0  # the first ones are late, so that the smallest RTT holds all of D at first
     beliefs = BeliefSettings(rtt_known=False) if jitter_known else belief_settings("untold")
     engine = CurveEngine(
-        paths,
-        model=model,
-        senders=[make_sender(name)],
-        adversary=[RecordedAdversary("random", m) for m in moves],
+        paths, model=model, senders=[make_sender(name)], adversary=[RecordedAdversary("random", m) for m in moves],
         beliefs=beliefs,
-    )
+    )  # fmt: skip
     found, longer = np.zeros(B, bool), 0
     for _ in range(steps):
         engine.advance(1)
@@ -272,8 +265,7 @@ def test_time_outs_follow_the_rule_of_the_solver(first_lower, first_upper, lower
     solver_lower = fresh if lower_out else lower
     solver_upper = max(solver_lower, rule.rise_factor * upper) if upper_out else upper
     ours = timed_out.py_func(lower, upper, first_lower, first_upper, fresh, fresh, rule.close_factor, rule.rise_factor)
-    assert ours == (solver_lower, solver_upper, lower_out or upper_out)
-    assert rule.moved_factor == Fraction(str(MOVED_RATIO))
+    assert ours == (solver_lower, solver_upper, lower_out or upper_out) and rule.moved_factor == Fraction(str(MOVED_RATIO))
 
 
 def test_c_u_of_zero_does_not_stay():

@@ -70,28 +70,18 @@ def test_several_flows_open_loop(block):
 
 PLAIN = {"rtt_s": 0.04, "jitter_s": 0.02}
 SPECIAL = {
-    "red": Path(
-        link_rate_Bps=6e6,
-        buffer_bytes=480_000,
-        flows=(FlowPath(**PLAIN), FlowPath(**PLAIN)),
-        red=RedParameters(min_bytes=30_000, max_bytes=200_000, max_probability=0.2, weight=0.25),
-    ),
-    "rate_changes": Path(
-        link_rate_Bps=6e6,
-        buffer_bytes=240_000,
-        flows=(FlowPath(**PLAIN),),
-        rate_changes=(RateChange(time_s=0.2, link_rate_Bps=12e6), RateChange(time_s=0.4, link_rate_Bps=3e6)),
-    ),
-    "workloads": Path(
-        link_rate_Bps=6e6,
-        buffer_bytes=240_000,
-        flows=(
-            FlowPath(**PLAIN, workload=Workload(kind="rate", rate_Bps=1e6)),
-            FlowPath(**PLAIN, workload=Workload(kind="on_off", on_s=0.1, off_s=0.05)),
-            FlowPath(**PLAIN, workload=Workload(kind="finite", size_bytes=300_000), start_s=0.1, stop_s=0.6),
-        ),
-    ),
-}
+    "red": Path(link_rate_Bps=6e6, buffer_bytes=480_000, flows=(FlowPath(**PLAIN), FlowPath(**PLAIN)), red=RedParameters(
+        min_bytes=30_000, max_bytes=200_000, max_probability=0.2, weight=0.25,
+    )),
+    "rate_changes": Path(link_rate_Bps=6e6, buffer_bytes=240_000, flows=(FlowPath(**PLAIN),), rate_changes=(
+        RateChange(time_s=0.2, link_rate_Bps=12e6), RateChange(time_s=0.4, link_rate_Bps=3e6),
+    )),
+    "workloads": Path(link_rate_Bps=6e6, buffer_bytes=240_000, flows=(
+        FlowPath(**PLAIN, workload=Workload(kind="rate", rate_Bps=1e6)),
+        FlowPath(**PLAIN, workload=Workload(kind="on_off", on_s=0.1, off_s=0.05)),
+        FlowPath(**PLAIN, workload=Workload(kind="finite", size_bytes=300_000), start_s=0.1, stop_s=0.6),
+    )),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPECIAL)
@@ -105,15 +95,10 @@ def test_special_paths(name, model):
     assert name != "red" or engine.flow("L").sum() > 0
 
 
-@pytest.mark.parametrize(
-    "proxy",
-    [
-        "lambda_proxy:target_s=0.1,window_s=1,inner=reno",
-        "lambda_proxy:target_s=0.1,window_s=0.6,inner=cc_qdel",
-        "lambda_proxy:target_s=0.06,window_s=0.3,inner=cc_probe_drain",
-        "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain",
-    ],
-)
+@pytest.mark.parametrize("proxy", [
+    "lambda_proxy:target_s=0.1,window_s=1,inner=reno", "lambda_proxy:target_s=0.1,window_s=0.6,inner=cc_qdel",
+    "lambda_proxy:target_s=0.06,window_s=0.3,inner=cc_probe_drain", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain",
+])  # fmt: skip
 @pytest.mark.parametrize("adversary", ["kind", "square"])
 def test_proxies(proxy, adversary):
     flows = (FlowPath(rtt_s=0.04, jitter_s=0.02), FlowPath(rtt_s=0.08, jitter_s=0.02, start_s=0.2))

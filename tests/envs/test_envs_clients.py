@@ -75,9 +75,8 @@ def assert_same(own, expected):
 def test_autoreset_is_that_of_gymnasium(env_id, mode, step_info):
     settings = {**SHORT, "step_info": step_info}
     native = gym.make_vec(env_id, num_envs=3, autoreset_mode=mode, staggered=True, **settings)
-    single = gym.make_vec(
-        env_id, num_envs=3, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, staggered=True, **settings
-    )
+    vectors = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
+    single = gym.make_vec(env_id, num_envs=3, staggered=True, **vectors, **settings)
     assert native.metadata["autoreset_mode"] is mode
     seeds = [4, 5, 6]
     np.testing.assert_array_equal(native.reset(seed=seeds)[0], single.reset(seed=seeds)[0])
@@ -102,8 +101,7 @@ def test_step_info_is_what_the_reward_is_made_of():
         _, reward, _, _, info = env.step(np.array([0.9], np.float32))
         means.append(info["step_utilisation"])
         terms = 2.0 * info["step_utilisation"] - 0.5 * info["step_queue"] - 3.0 * info["step_loss"]
-        assert reward == pytest.approx(terms)
-        assert info["time_s"] == pytest.approx(step * info["time_s"] / step)
+        assert reward == pytest.approx(terms) and info["time_s"] == pytest.approx(step * info["time_s"] / step)
     assert info["utilisation"] == pytest.approx(np.mean(means))
     batch = make_sb3("ccenv/Sender-v0", 2, step_info=True, **SHORT)
     batch.reset()
@@ -139,8 +137,7 @@ def test_a_batch_of_duels_is_many_duels():
                     assert own == told[name]
                 one = env.reset()[0]
             first.append(one)
-        assert not terminated.any()
-        assert truncated.all() == ((step + 1) % 5 == 0)
+        assert not terminated.any() and truncated.all() == ((step + 1) % 5 == 0)
 
 
 def test_one_side_of_a_duel_trains_against_functions():

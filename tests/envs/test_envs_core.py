@@ -138,13 +138,9 @@ def test_network_moves_reach_the_engine_in_the_right_column():
     path = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=4, n_flows=2)
     lossy = path.model_copy(update={"flows": tuple(f.model_copy(update={"loss_budget": 0.1}) for f in path.flows)})
     chosen = EnvSettings(
-        paths=lossy,
-        models=("cbr_delay",),
-        senders=("reno", "reno"),
-        adversary="external",
-        reward=RewardWeights(),
+        paths=lossy, models=("cbr_delay",), senders=("reno", "reno"), adversary="external", reward=RewardWeights(),
         episode_rtts=40,
-    )
+    )  # fmt: skip
     task = NetworkTask(1, chosen)
     assert task.move_names == ("service_0", "service_1", "loss_0", "loss_1")
     task.core.reset(seed=0)
@@ -180,8 +176,7 @@ def test_mixture_plays_what_it_says():
     bang = moves("bang_bang", 4.0)
     assert set(np.unique(bang)) == {0.0, 1.0}
     lengths = np.diff(np.flatnonzero(np.diff(bang[:, 0]) != 0))
-    assert len(set(lengths)) == 1 and 1 <= lengths[0] <= 32
-    assert (moves("uniform", 5.0) != iid).any()
+    assert len(set(lengths)) == 1 and 1 <= lengths[0] <= 32 and (moves("uniform", 5.0) != iid).any()
 
 
 def test_network_randomness_changes_with_the_episode():

@@ -63,13 +63,9 @@ def belief_rows(elements):
 
 @pytest.mark.parametrize(
     ("env_id", "expected"),
-    [
-        ("ccenv/Sender-v0", belief_rows(OBSERVATION)),
-        ("ccenv/Network-v0", belief_rows(network_elements(1))),
-        ("ccenv/PacketNetwork-v0", interface_rows("network")),
-        *[(entry.name, None) for entry in ENVIRONMENTS],
-    ],
-)
+    [("ccenv/Sender-v0", belief_rows(OBSERVATION)), ("ccenv/Network-v0", belief_rows(network_elements(1))),
+     ("ccenv/PacketNetwork-v0", interface_rows("network")), *[(entry.name, None) for entry in ENVIRONMENTS]],
+)  # fmt: skip
 def test_docstring_has_gymnasium_sections_and_the_true_observation_table(env_id, expected):
     text = ENVIRONMENTS.load(env_id).__doc__
     assert re.findall(r"^    ## (.+)$", text, re.M) == [
@@ -89,8 +85,7 @@ def test_observations_stay_in_the_space_and_every_element_moves(env_id):
     low, high = observation.min(axis=0), observation.max(axis=0)
     for _ in range(90):
         observation, reward, terminated, _, _ = env.step(env.action_space.sample())
-        assert observation in env.observation_space
-        assert np.isfinite(reward).all() and not terminated.any()
+        assert observation in env.observation_space and np.isfinite(reward).all() and not terminated.any()
         low, high = np.minimum(low, observation.min(axis=0)), np.maximum(high, observation.max(axis=0))
     assert (high > low).all(), np.flatnonzero(high == low)
 
@@ -217,8 +212,7 @@ def test_render_draws_the_episode():
     assert picture.shape == blank.shape and picture.dtype == np.uint8 and len(np.unique(picture)) > 2
     batch = gym.make_vec("ccenv/Sender-v0", num_envs=2, render_mode="rgb_array")
     batch.reset(seed=0)
-    assert len(batch.render()) == 2
-    assert gym.make("ccenv/Sender-v0").unwrapped.render() is None
+    assert len(batch.render()) == 2 and gym.make("ccenv/Sender-v0").unwrapped.render() is None
 
 
 BAD = [

@@ -16,13 +16,9 @@ from ccenv.envs.curve.sender import SenderVectorEnv
 
 @pytest.mark.parametrize(
     ("env_id", "settings"),
-    [
-        ("ccenv/Sender-v0", {"action": "discrete"}),
-        ("ccenv/Sender-v0", {"staggered": True}),
-        ("ccenv/Network-v0", {}),
-        ("ccenv/Network-v0", {"action": "discrete", "n_actions": 3}),
-    ],
-)
+    [("ccenv/Sender-v0", {"action": "discrete"}), ("ccenv/Sender-v0", {"staggered": True}), ("ccenv/Network-v0", {}),
+     ("ccenv/Network-v0", {"action": "discrete", "n_actions": 3})],
+)  # fmt: skip
 def test_ppo_trains_two_iterations(env_id, settings):
     env = VecMonitor(make_sb3(env_id, 16, episode_rtts=10, **settings))
     model = PPO("MlpPolicy", env, n_steps=16, batch_size=64, n_epochs=2, seed=0, device="cpu")

@@ -41,13 +41,10 @@ PLAYERS = {
     "lstm": random_policy(
         interface(signals="company", history=2, action="cwnd_exp2", clock={"every": "rtt"}), (6, 6), stages=("dense", "lstm")
     ),
-    "categorical": random_policy(
-        interface(signals=["queue_log2", "bounds_log2"], action="rate_exp2", clock={"every": "rtt"}),
-        head="categorical",
-        outputs=5,
-    ),
+    "categorical": random_policy(interface(signals=["queue_log2", "bounds_log2"], action="rate_exp2", clock={"every": "rtt"}),
+            head="categorical", outputs=5),
     "orca": random_policy(interface(signals="orca", action="cwnd_exp2_over", inner="cubic", clock={"every": "rtt"}), (8,)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLAYERS)
@@ -163,25 +160,19 @@ def test_state_copies_and_seeds():
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ({"signals": ["sendratio"]}, "unknown signal 'sendratio'. Did you mean 'send_ratio'"),
-        ({"signals": "arora"}, "unknown signal or set of signals 'arora'. Did you mean 'aurora'"),
-        ({"action": "rate_dleta"}, "Did you mean 'rate_delta'"),
-        ({"reward": "auror"}, "unknown reward 'auror'. Did you mean 'aurora'"),
-        ({"reward": {"utilisaton": 1.0}}, "Did you mean 'utilisation'"),
-        ({"signals": ["app_left"]}, "'app_left' is not known on the curve engine"),
-        ({"signals": ["true_others"]}, "for critics"),
-        ({"action": "rate_between"}, "needs a shield"),
-        ({"action": "cwnd_exp2_over"}, "needs inner CCA"),
-        ({"action": "cwnd_exp2_over", "inner": "cc_qdel"}, "is no classic CCA"),
-        ({"action": "rate_delta", "action_parameters": {"alpha": 9.0}}, "must be in"),
-        ({"action_parameters": {"alpha": 0.1}}, "parameters is given"),
-        ({"signals": []}, "signals"),
-        ({"signals": "aurora", "history": 0}, "history"),
-        ({"history": 33}, "history"),
-        ({"reward": {"throughput": float("nan")}}, "reward"),
-    ],
-)
+    [({"signals": ["sendratio"]}, "unknown signal 'sendratio'. Did you mean 'send_ratio'"),
+     ({"signals": "arora"}, "unknown signal or set of signals 'arora'. Did you mean 'aurora'"),
+     ({"action": "rate_dleta"}, "Did you mean 'rate_delta'"),
+     ({"reward": "auror"}, "unknown reward 'auror'. Did you mean 'aurora'"),
+     ({"reward": {"utilisaton": 1.0}}, "Did you mean 'utilisation'"),
+     ({"signals": ["app_left"]}, "'app_left' is not known on the curve engine"), ({"signals": ["true_others"]}, "for critics"),
+     ({"action": "rate_between"}, "needs a shield"), ({"action": "cwnd_exp2_over"}, "needs inner CCA"),
+     ({"action": "cwnd_exp2_over", "inner": "cc_qdel"}, "is no classic CCA"),
+     ({"action": "rate_delta", "action_parameters": {"alpha": 9.0}}, "must be in"),
+     ({"action_parameters": {"alpha": 0.1}}, "parameters is given"), ({"signals": []}, "signals"),
+     ({"signals": "aurora", "history": 0}, "history"), ({"history": 33}, "history"),
+     ({"reward": {"throughput": float("nan")}}, "reward")],
+)  # fmt: skip
 def test_what_there_is_not_is_refused_in_one_line(given, words):
     with pytest.raises(InputError, match=words) as failure:
         WatchedTask(1, read_settings(given, "ccenv/Sender-v0"))

@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import ccenv
 from ccenv.base.errors import InputError
 from ccenv.envs.game import GameEnv, GameVectorEnv, solved_game
 from ccenv.proofs.games.players import regret_of, sender_on
@@ -24,8 +23,7 @@ def play(sender, network="optimal", game="cbr_small", n=64, seed=3):
         _, reward, over, truncated, info = env.step(player.at(left)[env.task.core.board])
         total += reward
         assert not truncated.any()
-    assert over.all()
-    assert np.array_equal(info["final_info"]["regret"], -total)
+    assert over.all() and np.array_equal(info["final_info"]["regret"], -total)
     return -total, info["final_info"]["decision_regret_sum"]
 
 
@@ -33,8 +31,7 @@ def play(sender, network="optimal", game="cbr_small", n=64, seed=3):
 def test_best_play_has_the_value_as_regret_whatever_the_network_draws(game):
     value = solved_game(game, None).value
     regret, errors = play("optimal", game=game)
-    assert (regret == value).all()
-    assert not errors.any()
+    assert (regret == value).all() and not errors.any()
 
 
 def test_regret_is_the_value_and_the_errors_of_all_decisions():
@@ -73,8 +70,7 @@ def test_seeds_decide_all_and_a_batch_of_seeds_plays_what_single_environments_pl
             break
         for b, env in enumerate(singles):
             own, gain, *_ = env.step(2)
-            assert np.array_equal(own, seen[b])
-            assert gain == reward[b]
+            assert np.array_equal(own, seen[b]) and gain == reward[b]
 
 
 def test_a_million_steps_a_second():
@@ -136,11 +132,4 @@ def test_make_sb3_ends_games_without_a_limit_of_time():
     env.reset()
     for _ in range(3):
         _, _, over, infos = env.step(np.array([1, 2]))
-    assert over.all()
-    assert infos[0]["TimeLimit.truncated"] is False and infos[0]["regret"] > infos[1]["regret"]
-
-
-def test_ids_are_known():
-    assert ccenv.__version__
-    assert isinstance(gym.make("ccenv/Game-v0").unwrapped, GameEnv)
-    assert isinstance(gym.make_vec("ccenv/Game-v0", num_envs=2), GameVectorEnv)
+    assert over.all() and infos[0]["TimeLimit.truncated"] is False and infos[0]["regret"] > infos[1]["regret"]

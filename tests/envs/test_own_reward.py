@@ -93,13 +93,9 @@ def test_a_slow_path_says_so_and_is_stored_by_its_file(file: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("raises", r"mine\.py:11: AttributeError: .*througput"),
-        ("silent", r"mine\.py:1[56]: reward has not come back"),
-        ("nothing", r"mine\.py:19: nothing\(\) must take \(terms\)"),
-        ("rewrad", "reward"),
-    ],
-)
+    [("raises", r"mine\.py:11: AttributeError: .*througput"), ("silent", r"mine\.py:1[56]: reward has not come back"),
+     ("nothing", r"mine\.py:19: nothing\(\) must take \(terms\)"), ("rewrad", "reward")],
+)  # fmt: skip
 def test_what_fails_is_named(file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccenv.base.user.limits.CALL_LIMIT_S", 0.5)
     with pytest.raises(InputError, match=message) as caught:
@@ -126,8 +122,7 @@ def test_per_packet_it_is_called_once_for_each_decision(file: str, more: dict[st
         _, reward, _, _, info = single.step(single.action_space.sample())
         measured = info["decides"] & (info["rewards"] > 0.0)
         asked += int(measured.sum())
-        assert len(seen) == asked
-        assert reward == pytest.approx(info["rewards"].mean())
+        assert len(seen) == asked and reward == pytest.approx(info["rewards"].mean())
     np.testing.assert_allclose([seen[-1].jain], single.task.core.terms[0, np.flatnonzero(measured)[-1:], TERM_NUMBERS["jain"]])
 
 

@@ -1,6 +1,7 @@
 """The packet environments: interfaces, seeds, batches against single runs, snapshots, threads, legality, odd flows."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +19,7 @@ from ccenv.engine.packet.engine import PacketEngine
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketTask, make_senders
 from ccenv.network.laws import check_trace
-from ccenv.simulation.packet_trace import packet_slack_bytes
+from ccenv.simulation.packet_trace import CARRIED, WASTED, check_packet_trace, packet_slack_bytes
 
 FAST = {"duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": [{"sender": "external", "rtt_ms": 20}]}
 JITTER = {"kind": {"choice": ["none", "batch", "interval"]}, "max_ms": [1, 5], "interval_ms": [1, 3]}
@@ -34,10 +35,8 @@ MIXED: dict[str, Any] = {
         {"sender": {"choice": ["cubic", "bbr1", "cc_probe_drain"]}, "rtt_ms": [20, 30], "start_s": {"choice": [0, 100]}},
     ],
 }
-BOXED = {
-    **FAST,
-    "flows": [{"sender": "cubic", "rtt_ms": 20, "jitter": {"kind": "adversary", "adversary": "external", "max_ms": 20}}],
-}
+BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}
+BOXED = {**FAST, "flows": [{"sender": "cubic", "rtt_ms": 20, "jitter": BOX}]}
 
 
 def actions(task: PacketTask, steps: int, seed: int = 0) -> np.ndarray:
@@ -65,11 +64,6 @@ def task_of(num_envs: int, **more: Any) -> PacketTask:
     return PacketTask(num_envs, read_packet_settings({"episode_decisions": 40, **more}, "test"))
 
 
-def test_the_command_of_the_docs() -> None:
-    env = gym.make_vec("ccenv/Packet-v0", num_envs=64, signals="aurora", action="rate_delta")
-    assert env.reset(seed=0)[0].shape == (64, 30)
-
-
 def test_observations_stay_in_the_space_and_every_element_moves() -> None:
     used = {"signals": ["send_ratio", "rtt_change", "loss_rate", "cwnd_log2", "true_share_log2", "last_action"], "history": 2}
     env = gym.make_vec("ccenv/Packet-v0", num_envs=16, scenario=MIXED, action="cwnd_exp2", episode_decisions=60, **used)
@@ -78,8 +72,7 @@ def test_observations_stay_in_the_space_and_every_element_moves() -> None:
     low = high = observation
     for _ in range(150):
         observation, reward, terminated, _, info = env.step(env.action_space.sample())
-        assert observation in env.observation_space
-        assert np.isfinite(reward).all() and not terminated.any()
+        assert observation in env.observation_space and np.isfinite(reward).all() and not terminated.any()
         assert info["decides"].shape == (16, 2)
         low, high = np.minimum(low, observation), np.maximum(high, observation)
     assert (high.max(axis=0) > low.min(axis=0)).all()
@@ -90,8 +83,7 @@ def test_seeds_decide_everything() -> None:
     for task, seed in zip(tasks, (5, 5, 6), strict=True):
         task.core.reset(seed=seed)
     first, second, third = (play(task, actions(task, 60)) for task in tasks)
-    assert same(first, second)
-    assert not same(first, third)
+    assert same(first, second) and not same(first, third)
     tasks[0].core.reset(seed=5)
     assert same(play(tasks[0], actions(tasks[0], 60)), first)
 
@@ -179,8 +171,7 @@ def test_an_action_is_what_its_formula_says() -> None:
     for asked in (0.5, -1.0, 1.0):
         task.step(np.array([[asked]]))
         rate_Bps *= 2 ** (0.3 * asked)
-        assert task.infos()["rate_Bps"][0, 0] == pytest.approx(rate_Bps)
-        assert task.infos()["action"][0, 0] == asked
+        assert task.infos()["rate_Bps"][0, 0] == pytest.approx(rate_Bps) and task.infos()["action"][0, 0] == asked
 
 
 def test_rewards_are_weighted_terms_of_the_flows_that_decide() -> None:
@@ -190,22 +181,15 @@ def test_rewards_are_weighted_terms_of_the_flows_that_decide() -> None:
         rewards = task.step(asked)
         terms = {name: task.core.terms[:, :, k] for k, name in enumerate(task.core.term_names)}
         by_flow = 2 * terms["throughput"] - 3 * terms["loss"]
-        assert task.core.rewards == pytest.approx(by_flow)
-        assert rewards == pytest.approx(by_flow.sum(axis=1) / 2)
+        assert task.core.rewards == pytest.approx(by_flow) and rewards == pytest.approx(by_flow.sum(axis=1) / 2)
         assert (by_flow[~task.core.decides] == 0).all()
 
 
 @pytest.mark.parametrize(
     "flow",
-    [
-        {"loss_rate": 0.9999},
-        {"start_s": 3.0},
-        {"stop_s": 0.3},
-        {"workload": {"kind": "finite", "size_bytes": 30_000}},
-        {"start_s": 1000.0},
-        {"workload": {"kind": "rate", "rate_Bps": 100}},
-    ],
-)
+    [{"loss_rate": 0.9999}, {"start_s": 3.0}, {"stop_s": 0.3}, {"workload": {"kind": "finite", "size_bytes": 30_000}},
+     {"start_s": 1000.0}, {"workload": {"kind": "rate", "rate_Bps": 100}}],
+)  # fmt: skip
 @pytest.mark.parametrize("clock", [{}, {"common": True}, {"every": "acks", "count": 5}])
 def test_silent_late_and_stopped_flows_end_their_episodes(flow: dict[str, Any], clock: dict[str, Any]) -> None:
     scenario = {**FAST, "duration_s": 5, "flows": [{**FAST["flows"][0], **flow}]}
@@ -216,8 +200,7 @@ def test_silent_late_and_stopped_flows_end_their_episodes(flow: dict[str, Any], 
         steps += 1
         rewards = task.step(np.full((2, 1), 0.3))
         assert np.isfinite(rewards).all() and np.isfinite(task.observe()).all()
-    assert task.core.truncated().all()
-    assert (task.core.now_s <= 5.0).all()
+    assert task.core.truncated().all() and (task.core.now_s <= 5.0).all()
 
 
 @settings(max_examples=15)
@@ -229,8 +212,7 @@ def test_the_network_agent_is_legal(seed: int, kept: float | None) -> None:
     for _ in range(50):
         env.step(generator.uniform(0, 1, 1).astype(np.float32) if kept is None else np.array([kept], np.float32))
     trace = env.task.core.trace()
-    assert trace.S[-1, 0] > 0
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+    assert trace.S[-1, 0] > 0 and check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 def test_holding_packets_hurts_and_pictures_are_drawn() -> None:
@@ -266,8 +248,7 @@ def test_flows_that_share_a_policy_are_rows() -> None:
     from ccenv.envs.clients.sb3 import make_sb3
 
     batch = make_sb3("ccenv/Packet-v0", 3, scenario=MIXED, shared_policy=True, episode_decisions=10)
-    assert batch.num_envs == 6
-    assert batch.reset().shape == (6, 30)
+    assert batch.num_envs == 6 and batch.reset().shape == (6, 30)
     ended = 0
     for _ in range(25):
         observations, rewards, dones, infos = batch.step(np.zeros((6, 1), np.float32))
@@ -337,3 +318,85 @@ def test_each_network_has_memory_of_its_own_size() -> None:
         sizes |= {(int(fast.sum()), task.core.state()["batch.rings"].nbytes)}
         play(task, actions(task, 3))
     assert len(sizes) > 2 and len({n for n, _ in sizes}) == len(sizes)
+
+
+# The link's rate as a move of PacketNetwork-v0's agent.
+STRONG = {"scenario": BOXED, "link_rate_min_share": 0.3, "render_mode": "rgb_array", "episode_decisions": 100}
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**30), st.sampled_from([0.0, 1.0, None]))
+def test_the_agent_that_moves_the_rate_is_legal(seed: int, kept: float | None) -> None:
+    env = gym.make("ccenv/PacketNetwork-v0", **STRONG).unwrapped
+    env.reset(seed=seed)
+    assert env.action_space.shape == (2,)
+    generator = np.random.Generator(np.random.Philox(seed))
+    rates = set()
+    for _ in range(60):
+        moves = generator.uniform(0, 1, 2) if kept is None else np.full(2, kept)
+        env.step(moves.astype(np.float32))
+        link = env.task.core.batch.arrays.links[0, 0]
+        rates.add(float(link["rate_Bps"]))
+        assert link["rate_Bps"] == pytest.approx(1.5e6 * (0.3 + 0.7 * np.float32(moves[1])), rel=1e-6)
+    assert len(rates) == (60 if kept is None else 1)
+    trace = env.task.core.trace()
+    assert trace.header.model == "strong" and trace.S[-1, 0] > 0 and check_packet_trace(trace) == []
+
+
+def test_rates_that_are_illegal_or_were_not_played_are_found() -> None:
+    env = gym.make("ccenv/PacketNetwork-v0", **STRONG).unwrapped
+    env.reset(seed=1)
+    generator = np.random.Generator(np.random.Philox(1))
+    for _ in range(90):
+        env.step(np.array([1.0, generator.uniform()], np.float32))
+    trace = env.task.core.trace()
+
+    def broken(rates: np.ndarray) -> set[str]:
+        return {found.law for found in check_packet_trace(replace(trace, link_rate_Bps=rates))}
+
+    rate = np.array(trace.link_rate_Bps)
+    assert broken(rate) == set() and len(set(rate.tolist())) > 60
+    for wrong in (0.2 * 1.5e6, 1.1 * 1.5e6):
+        illegal = rate.copy()
+        illegal[len(rate) // 2] = wrong
+        assert "link_rate_legal" in broken(illegal)
+    assert CARRIED in broken(np.full_like(rate, 0.3 * 1.5e6))  # legal rates, but the link carried more
+    assert WASTED in broken(np.full_like(rate, 1.5e6))  # legal rates, but it carried less although packets waited
+
+
+def test_a_slower_link_carries_less_and_batches_and_copies_agree() -> None:
+    served = {}
+    for share in (0.0, 1.0):
+        env = gym.make_vec("ccenv/PacketNetwork-v0", num_envs=3, scenario=BOXED, link_rate_min_share=0.25)
+        env.reset(seed=2)
+        for _ in range(60):
+            env.step(np.tile(np.array([1.0, share], np.float32), (3, 1)))
+        served[share] = env.unwrapped.task.core.link("served_bytes")[:, 0]
+    np.testing.assert_allclose(served[0.0] / served[1.0], 0.25, atol=0.05)
+    task = env.unwrapped.task
+    copied = pickle.loads(pickle.dumps(task.core))
+    moves = np.array([[0.5, 0.2], [0.1, 0.9], [1.0, 0.4]])
+    np.testing.assert_array_equal(copied.advance(services=moves), task.core.advance(services=moves))
+    single = gym.make("ccenv/PacketNetwork-v0", scenario=BOXED, link_rate_min_share=0.25, n_actions=3)
+    assert single.action_space == gym.spaces.MultiDiscrete([3, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("ccenv/Packet-v0", {"scenario": FAST}, "for ccenv/PacketNetwork-v0"),
+        ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": 0}, "greater than 0"),
+        ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": 1.5}, "less than 1"),
+        ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": float("nan")}, "link_rate_min_share"),
+        ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": 0.01}, "less than a segment per RTT"),
+        (
+            "ccenv/PacketNetwork-v0",
+            {"scenario": {**BOXED, "links": [{"rate_mbps": 12, "buffer_bdp": 1, "rate_steps": [{"time_s": 1, "rate_mbps": 6}]}]}},
+            "one link, without rate_steps",
+        ),
+    ],
+)
+def test_rate_moves_that_cannot_be_are_refused(name: str, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        gym.make(name, **{"link_rate_min_share": 0.5, **more})
+    assert "\n" not in str(caught.value)

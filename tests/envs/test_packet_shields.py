@@ -18,10 +18,8 @@ from ccenv.envs.packet.task import PacketTask
 from ccenv.simulation.ranges import read_distribution
 
 ONE: dict[str, Any] = {
-    "duration_s": 60,
-    "links": [{"rate_mbps": 12, "buffer_bdp": 2}],
-    "flows": [{"sender": "external", "rtt_ms": 20}],
-}
+    "duration_s": 60, "links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": "external", "rtt_ms": 20}],
+}  # fmt: skip
 MANY: dict[str, Any] = {
     "duration_s": 20,
     "links": [{"rate_mbps": {"range": [4, 20], "log": True}, "buffer_bdp": [0.5, 3]}],
@@ -68,6 +66,8 @@ def test_training_sees_what_the_deployed_policy_sees() -> None:
     engine = deployed(played, ShieldSender("learned", shield(), "policy", chooser))
     assert engine.flow("sent_bytes")[0] == pytest.approx(played.core.flow("sent_bytes")[0, 0], rel=1e-4)
     assert engine.flow("rate_Bps")[0] == pytest.approx(played.core.flow("rate_Bps")[0, 0], rel=1e-4)
+    with pytest.raises(InputError, match="not a number"):
+        played.step(np.array([[np.nan]]))
 
 
 def test_every_rate_lies_inside_the_interval_of_its_decision() -> None:
@@ -86,26 +86,21 @@ def test_every_rate_lies_inside_the_interval_of_its_decision() -> None:
         decided += int(decides.sum())
         strictly += int((lo < hi)[decides].sum())
         core.reset(core.truncated())
-    assert decided > 2000
-    assert strictly > 500
+    assert decided > 2000 and strictly > 500
 
 
-def test_discrete_actions_batches_and_copies() -> None:
+def test_other_signals_discrete_actions_batches_and_copies() -> None:
     env = gym.make_vec("ccenv/Packet-v0", num_envs=3, scenario=MANY, shield=shield(), n_actions=5, threads=2)
     seen, _ = env.reset(seed=1)
-    assert seen.shape == (3, 20)
-    assert env.single_action_space == gym.spaces.MultiDiscrete([5, 5])
+    assert seen.shape == (3, 20) and env.single_action_space == gym.spaces.MultiDiscrete([5, 5])
+    other = gym.make("ccenv/Packet-v0", scenario=ONE, shield=shield(), signals=["rtt_change", "bounds_log2"], history=4)
+    assert other.observation_space.shape == (8,) and other.reset(seed=0)[0].shape == (8,)
     core = env.unwrapped.task.core
     kept = core.state()
     first = [env.step(np.full((3, 2), 2))[0] for _ in range(40)]
     core.set_state(kept)
     again = [env.step(np.full((3, 2), 2))[0] for _ in range(40)]
     np.testing.assert_array_equal(first, again)
-
-
-def test_other_signals_and_rewards_may_be_seen() -> None:
-    env = gym.make("ccenv/Packet-v0", scenario=ONE, shield=shield(), signals=["rtt_change", "bounds_log2"], history=4)
-    assert env.observation_space.shape == (8,) and env.reset(seed=0)[0].shape == (8,)
 
 
 @pytest.mark.parametrize(
@@ -119,32 +114,16 @@ def test_other_signals_and_rewards_may_be_seen() -> None:
         ({"shield": "learned_shield_u8"}, "learned_shield_u80"),
         ({"shield": {**document(), "rule": {"rate": {"C_L": 1}}}}, "no shield: none of its leaves is an interval"),
         ({"shield": 5}, "neither a name, a file nor a shield"),
+        ({"shield": {**document(), "rule": {"rate_between": [{"C_L": 2}, {"C_L": 1}]}}}, "C_L"),  # ends that cross
+        ({"shield": "cut.json"}, r"cut\.json"),
     ],
 )
-def test_bad_input_is_one_line(more: dict[str, Any], words: str) -> None:
+def test_bad_input_is_one_line(more: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cut.json").write_text('{"format": "ccenv-program", "version": 2')
     with pytest.raises(InputError, match=words) as caught:
         gym.make("ccenv/Packet-v0", **{"scenario": ONE, "shield": shield(), **more})
     assert "\n" not in str(caught.value)
-
-
-def test_an_interval_whose_ends_cross_is_refused_with_beliefs() -> None:
-    crossed = {**document(), "rule": {"rate_between": [{"C_L": 2}, {"C_L": 1}]}}
-    with pytest.raises(InputError, match="C_L"):
-        gym.make("ccenv/Packet-v0", scenario=ONE, shield=crossed)
-
-
-def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text('{"format": "ccenv-program", "version": 2')
-    with pytest.raises(InputError, match=r"mine\.json") as caught:
-        gym.make("ccenv/Packet-v0", scenario=ONE, shield=str(file))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_position_that_is_no_number_is_refused() -> None:
-    played = task()
-    with pytest.raises(InputError, match="not a number"):
-        played.step(np.array([[np.nan]]))
 
 
 @pytest.mark.parametrize("name", ["ccenv/PacketNetwork-v0", "ccenv/PacketDuel-v0"])

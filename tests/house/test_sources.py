@@ -32,7 +32,6 @@ def cited_in_prose(text: str) -> set[str]:
     return {f"[{name}]" for name in names if not METAVARIABLE.fullmatch(name)}
 
 
-@cache
 def prose(file: Path) -> str:
     """Return a page; of code the docstrings and comments."""
     text = file.read_text(encoding="utf-8")
@@ -61,6 +60,13 @@ def spelled_out() -> set[str]:
     return {row.split("|")[1].strip() for row in rows if row.startswith("| ")}
 
 
+@cache
+def named(file: Path) -> tuple[set[str], set[str]]:
+    """Return what a file cites with a place or a number, and the short names in its prose."""
+    return cited(file.read_text(encoding="utf-8")), cited_in_prose(prose(file))
+
+
+@cache
 def texts() -> list[Path]:
     folders = (ROOT / "ccenv", ROOT / "docs", ROOT / "tests")
     inside = (file for folder in folders for file in folder.rglob("*"))
@@ -70,15 +76,13 @@ def texts() -> list[Path]:
 
 def test_every_citation_is_spelled_out() -> None:
     known = spelled_out()
-    unknown = {
-        f"{file.relative_to(ROOT)}: {name}" for file in texts() for name in cited(file.read_text(encoding="utf-8")) - known
-    }
+    unknown = {f"{file.relative_to(ROOT)}: {name}" for file in texts() for name in named(file)[0] - known}
     assert not unknown, "\n".join(sorted(unknown))
 
 
 def test_every_short_name_in_prose_is_spelled_out() -> None:
     known = spelled_out()
-    names = {file: cited_in_prose(prose(file)) for file in texts()}
+    names = {file: named(file)[1] for file in texts()}
     assert sum(len(found) for found in names.values()) > 150  # files times names
     unknown = {f"{file.relative_to(ROOT)}: {name}" for file, found in names.items() for name in found - known}
     assert not unknown, "\n".join(sorted(unknown))
@@ -96,9 +100,8 @@ def test_every_source_is_cited() -> None:
     found: set[str] = set()
     for file in texts():
         if file != page:
-            found |= cited(file.read_text(encoding="utf-8")) | cited_in_prose(prose(file)) | linked(file)
-    named = {name for name in spelled_out() if name.startswith(("[", "RFC", "draft"))}
-    assert not named - found
+            found |= named(file)[0] | named(file)[1] | linked(file)
+    assert not {name for name in spelled_out() if name.startswith(("[", "RFC", "draft"))} - found
 
 
 @pytest.mark.parametrize(

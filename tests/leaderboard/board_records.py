@@ -28,6 +28,10 @@ def report(**changes: Any) -> dict[str, Any]:
     return {**data, **solved, **changes}
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
 def edit(file: Path, change: Any) -> None:
     data = json.loads(file.read_text())
     change(data)

@@ -50,16 +50,9 @@ def make_good(base: str, folder: Path) -> Path:
     name = WEIGHTS if base == "policy" else "moves.safetensors"
     architecture = {"family": "mlp", "activation": "tanh", "layers": list(LAYERS), "observation_version": 1}
     document = {
-        "format": "ccenv-submission",
-        "format_version": 1,
-        "kind": base,
-        "name": f"good_{base}",
-        "author": "Ada Lovelace",
-        "licence": "MIT",
-        "suite": "quick/1",
-        "architecture": architecture if base == "policy" else None,
-        "files": {name: ""},
-    }
+        "format": "ccenv-submission", "format_version": 1, "kind": base, "name": f"good_{base}", "author": "Ada Lovelace",
+        "licence": "MIT", "suite": "quick/1", "architecture": architecture if base == "policy" else None, "files": {name: ""},
+    }  # fmt: skip
     (folder / "submission.json").write_text(json.dumps(document))
     payload(name, content)(folder)
     return folder

@@ -53,14 +53,9 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         references=[],
     )
     return BenchRecord(
-        manifest,
-        [CellRecord(**cell) for cell in cells],
-        suite,
-        suite.sha256,
-        f"{number:09d}",
-        lambda _: None,
+        manifest, [CellRecord(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None,
         hash_value(["s", name]),
-    )
+    )  # fmt: skip
 
 
 def synthetic(count: int) -> Records:
@@ -74,17 +69,11 @@ def synthetic(count: int) -> Records:
     about |= {"setting_name": "history", "T": 9, "budget_s": 60, "seconds": 9, "recorded_at": MOMENT, "rows": envelope_rows()}
     card = {"kind": "program", "track": "sender", "licence": "MIT", "summary": "An invented sender."}
     submissions = [
-        SubmissionRecord(
-            submission=hash_value(["s", name]),
-            player_sha256=hash_value(name),
-            card={**card, "name": name, "author": f"Author {i % 50}"},
-            signed_by=None,
-            round=1,
-            recorded_at=MOMENT,
-            files={},
-        )
+        SubmissionRecord(submission=hash_value(["s", name]), player_sha256=hash_value(name),
+                card={**card, "name": name, "author": f"Author {i % 50}"}, signed_by=None, round=1, recorded_at=MOMENT,
+                files={})
         for i, name in enumerate(names)
-    ]
+    ]  # fmt: skip
     envelopes = [
         Envelope(**about, name=name, submission=hash_value(["s", name]), player_sha256=hash_value(name)) for name in names[::2]
     ]

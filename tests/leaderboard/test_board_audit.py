@@ -4,7 +4,6 @@ import json
 import math
 import re
 import sqlite3
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -16,8 +15,8 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from board_records import PANEL, SUITE
-from forging import KEY, OTHER_KEY, Forgery, forge, proved
+from board_records import PANEL, SUITE, contents
+from forging import KEY, OTHER_KEY, Forgery, forge, other_seeds, proved, view
 
 from ccenv.adversaries import make_adversary
 from ccenv.base.errors import CcenvError, InputError
@@ -27,7 +26,7 @@ from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measure_damage, undisturbed_cells
 from ccenv.leaderboard.evaluate.queue import evaluate, list_tasks
 from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
-from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage
+from ccenv.leaderboard.evaluate.stages import EnvelopeStage
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import make_server
 from ccenv.leaderboard.site.sources import from_store
@@ -42,11 +41,9 @@ from ccenv.leaderboard.submission.signature import available, read_fingerprint
 def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
     result = audit(store, home, sample=12, certificates=2)
     assert result["problems"] == [] and result["n_rerun"] == result["n_equal"] == 12
-    assert result["n_incomparable"] == result["n_proofs"] == 0
-    assert store.records("audit")[0].content["n_equal"] == 12
+    assert result["n_incomparable"] == result["n_proofs"] == 0 and store.records("audit")[0].content["n_equal"] == 12
     again = audit(store, home, sample=12, certificates=2, seed=result["sample_seed"], keep=False)
-    assert again["n_equal"] == 12
-    assert len(store.records("audit")) == 1
+    assert again["n_equal"] == 12 and len(store.records("audit")) == 1
     close_round(store, home)
     assert audit(store, home, sample=0, certificates=0)["problems"] == []
 
@@ -65,38 +62,17 @@ def one_bit(cells: list[dict[str, Any]]) -> None:
     cells[0]["metrics"]["utilisation"] = math.nextafter(cells[0]["metrics"]["utilisation"], 2)
 
 
-def lucky_seeds(forgery: Forgery) -> None:
-    def change(content: dict[str, Any]) -> None:
-        content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
-
-    forgery.edit(forgery.record("evaluation", "reno", "small"), change)
-    forgery.cells("reno", lambda cells: [cell.update(seed=1 + place % 2) for place, cell in enumerate(cells)])
-
-
-def other_view(forgery: Forgery) -> None:
-    """The picture of the worst case is another one's, in the form of a view."""
-
-    def change(content: dict[str, Any]) -> None:
-        name = next(name for name in content["files"] if name.endswith(VIEW))
-        view = json.loads(forgery.files[content["files"][name]])
-        view["queue_ms"] = [0.0 for _ in view["queue_ms"]]
-        content["files"][name] = forgery.add_file(json.dumps(view).encode())
-
-    forgery.edit(forgery.record("evaluation", "reno", "hard"), change)
+other_view = view("evaluation", lambda seen: seen.update(queue_ms=[0.0] * len(seen["queue_ms"])), "reno")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        (better_score, "its summary does not follow from its cells"),
-        (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
-        (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"),
-        (other_view, "played again it differs"),
-        (lucky_seeds, "its seeds do not follow from the submission and the secret"),
-    ],
+    [(better_score, "its summary does not follow from its cells"),
+     (lambda forgery: forgery.cells("reno", better_cells), "played again it differs"),
+     (lambda forgery: forgery.cells("reno", one_bit), "played again it differs"), (other_view, "played again it differs"),
+     (other_seeds, "its seeds do not follow from the submission and the secret")],
     ids=["score", "cells", "one_bit", "view", "seeds"],
-)
+)  # fmt: skip
 def test_what_does_not_follow_is_found(home: Home, change: Callable[[Forgery], Any], message: str) -> None:
     forge(home, change)
     with home.open() as store:
@@ -151,16 +127,18 @@ def test_damage(store: BoardStore) -> None:
     assert {record.content["name"] for record in records} == {"square_period_rtts_4", "good_moves", "good_network"}
     for record in records:
         assert {cell["sender"] for cell in record.content["cells"]} == {"reno", "cc_qdel"}
-        assert len(record.content["cells"]) == 2
-        assert WORST_VIEW in record.files
+        assert len(record.content["cells"]) == 2 and WORST_VIEW in record.files
         damages = [1 - cell["utilisation"] / cell["undisturbed"] for cell in record.content["cells"]]
         assert min(damages) - 1e-12 <= record.content["score"]["iqm"] <= max(damages) + 1e-12
+    content = records[0].content  # the panel as published, whose hash is stored, and as it was played, with the entry's seeds
+    assert validate_suite(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
+    assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
+    assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
     cell = undisturbed_cells(PANEL)[0]
     same, trace = measure_damage(cell, make_adversary("kind"))
     assert same.damage == 0.0  # against itself, to the last bit
     slowed, _ = measure_damage(cell, make_adversary("slowest"))
-    assert slowed.damage > 0.05
-    assert trace.header.adversary == "benign"
+    assert slowed.damage > 0.05 and trace.header.adversary == "benign"
 
 
 def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,18 +156,6 @@ def test_an_audit_names_a_record_that_cannot_be_read(home: Home, capsys: pytest.
     assert "submission: missing" in problems[0] and "score" in problems[1]
 
 
-def test_damage_stores_what_was_run(store: BoardStore) -> None:
-    """The panel as published, whose hash is stored, and as it was played, with the seeds of the submission."""
-    content = store.records("damage")[0].content
-    assert validate_suite(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
-    assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
-    assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
-
-
 def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -> None:
     result = build_site(from_store(store, home), tmp_path / "one")
     build_site(from_store(store, home), tmp_path / "two")
@@ -199,17 +165,13 @@ def test_the_site_of_a_database(store: BoardStore, home: Home, tmp_path: Path) -
     }  # fmt: skip
     site = contents(tmp_path / "one")
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
-    assert "Ada Lovelace" in page
-    assert 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
-    assert "A &amp; B" in page
-    assert "ccenv board score DIR --suite small --seeds " in page
+    assert "Ada Lovelace" in page and 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
+    assert "A &amp; B" in page and "ccenv board score DIR --suite small --seeds " in page
     assert any(name.startswith("submissions/") and name.endswith("/program.json") for name in site)
     assert not any(name.endswith(".npz") for name in site)  # the adversarial suite was evaluated without traces
     assert page.count('class="viewer"') == 1  # its view is there
-    assert {"square_period_rtts_4", "good_moves"} <= set(
-        re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
-    )
-    assert store.records()[-1].chain in site["method.html"].decode()
+    rows = re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
+    assert {"square_period_rtts_4", "good_moves"} <= set(rows) and store.records()[-1].chain in site["method.html"].decode()
     data = json.loads(site["board.json"])
     assert data["chain"] == store.records()[-1].chain
     assert {a["adversary"] for a in data["adversaries"]} == {"square_period_rtts_4", "good_moves", "good_network"}
@@ -228,9 +190,8 @@ def test_an_entrys_numbers_can_be_made_again(store: BoardStore, evaluated: Path,
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(SUITE.model_dump(mode="json", exclude_none=True)))))
     record = store.records("evaluation", subject=store.records("submission")[0].subject)[0]
     seeds = ",".join(str(seed) for seed in record.content["manifest"]["suite"]["seeds"])
-    summary = score_sender(
-        str(evaluated / "program"), str(tmp_path / "small.yaml"), parse_seeds(seeds), "local", None, lambda done, total: None
-    )
+    arguments = str(tmp_path / "small.yaml"), parse_seeds(seeds), "local", None, lambda done, total: None
+    summary = score_sender(str(evaluated / "program"), *arguments)
     assert summary["score"] == record.content["manifest"]["summary"][0]["score"]
     with pytest.raises(InputError, match="whole numbers"):
         parse_seeds("1;2")
@@ -285,8 +246,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["board", "audit", "--board", str(tmp_path / "absent")]) == 2
     capsys.readouterr()
     refused(["board", "submit", "copaa", "--board", str(tmp_path / "absent")], "Did you mean 'copa'")
-    assert not (tmp_path / "absent").exists()
-    assert main(["board", "audit", *board, "-s", "sample=-1"]) == 2
+    assert not (tmp_path / "absent").exists() and main(["board", "audit", *board, "-s", "sample=-1"]) == 2
 
 
 def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
@@ -328,8 +288,7 @@ def test_an_audit_names_an_invented_score_a_dropped_record_and_a_foreign_machine
     (dropped,) = [problem for problem in result["problems"] if "head" in problem]
     assert "records were dropped or written anew" in dropped
     (foreign,) = result["foreign"]
-    assert "(cc_qdel, hard)" in foreign and FOREIGN in foreign
-    assert len(result["problems"]) == len(invented) + 1
+    assert "(cc_qdel, hard)" in foreign and FOREIGN in foreign and len(result["problems"]) == len(invented) + 1
 
 
 def test_an_audit_does_not_confirm_invented_scores_of_a_foreign_machine(forgery, tmp_path, capsys):
@@ -343,9 +302,8 @@ def test_an_audit_does_not_confirm_invented_scores_of_a_foreign_machine(forgery,
 def test_an_audit_that_could_compare_nothing_fails(forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("reno", "cc_qdel"):
         for stage in ("small", "hard"):
-            forgery.cells(
-                name, better_cells if stage == "small" else lambda cells: cells[0]["metrics"].update(utilisation=0.1), stage
-            )
+            worse = better_cells if stage == "small" else lambda cells: cells[0]["metrics"].update(utilisation=0.1)
+            forgery.cells(name, worse, stage)
             of_another_machine(forgery, name, stage)
     for row in [row for row in forgery.records if row["kind"] == "damage"]:
         forgery.drop(row)
@@ -354,13 +312,9 @@ def test_an_audit_that_could_compare_nothing_fails(forgery: Forgery, tmp_path: P
     home = Home(tmp_path / "imported")
     with home.open() as store:
         runs = sum(len(store.file(r.files["cells.jsonl"]).splitlines()) for r in store.records("evaluation"))
-        result = next(
-            r
-            for seed in range(50)
-            if (r := audit(store, home, sample=1, certificates=0, seed=seed, keep=False))["n_incomparable"]
-        )
-    assert runs > 1
-    assert "nothing could be compared: all 1 runs are of other code or another machine" in result["problems"]
+        audits = (audit(store, home, sample=1, certificates=0, seed=seed, keep=False) for seed in range(50))
+        result = next(found for found in audits if found["n_incomparable"])
+    assert runs > 1 and "nothing could be compared: all 1 runs are of other code or another machine" in result["problems"]
 
 
 @pytest.mark.parametrize(
@@ -437,14 +391,10 @@ def test_entries_are_taken_back_by_the_key_that_signed_them_or_by_the_operator(w
     board = ["--board", str(tmp_path / "board")]
     assert main(["board", "submit", str(workshop / "signed"), *board]) == 0
     assert main(["board", "submit", str(workshop / "plain"), *board]) == 0
-    assert (
-        main(["board", "withdraw", str(workshop / "signed"), "--sign", str(workshop / OTHER_KEY), "--out", str(tmp_path / "no")])
-        == 2
-    )
-    assert "that key cannot take it back" in capsys.readouterr().err
+    back = ["board", "withdraw", str(workshop / "signed"), "--sign"]
+    refused([*back, str(workshop / OTHER_KEY), "--out", str(tmp_path / "no")], "that key cannot take it back")
     request = str(tmp_path / "request")
-    assert main(["board", "withdraw", str(workshop / "signed"), "--sign", str(workshop / KEY), "--out", request]) == 0
-    assert main(["board", "withdraw", request, *board]) == 0
+    assert main([*back, str(workshop / KEY), "--out", request]) == 0 and main(["board", "withdraw", request, *board]) == 0
     assert "signed is withdrawn, by key" in capsys.readouterr().out
     refused(["board", "withdraw", request, *board], "was taken back already")
     refused(["board", "withdraw", "plian", *board], "Did you mean 'plain'")
@@ -453,7 +403,4 @@ def test_entries_are_taken_back_by_the_key_that_signed_them_or_by_the_operator(w
     refused(["board", "evaluate", *board, "--budget", "0"], "nothing was handed in yet")
     assert main(["board", "export", str(tmp_path / "x.jsonl"), *board]) == 0
     assert main(["board", "import", str(tmp_path / "x.jsonl"), "--board", str(tmp_path / "copy")]) == 0
-    assert (
-        subprocess.run(["grep", "-c", "withdraw.json.sig", str(tmp_path / "x.jsonl")], capture_output=True, check=True).stdout
-        == b"1\n"
-    )
+    assert sum("withdraw.json.sig" in line for line in (tmp_path / "x.jsonl").read_text().splitlines()) == 1

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import lzma
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from forging import MOMENT, OTHER_KEY, Content, Forgery, proved
+from forging import MOMENT, OTHER_KEY, Content, Forgery, other_seeds, proved, view
 
 from ccenv.agents import make_sender
 from ccenv.base.files import canonical_json
@@ -151,17 +152,6 @@ def fewer_seeds(forged: Forgery) -> None:
     forged.cells("reno", lambda lines: lines.__delitem__(slice(1, None, 2)))
 
 
-def other_seeds(forged: Forgery) -> None:
-    """Play with seeds of one's own choice; the secret is revealed later in the same export."""
-
-    def change(content: Content) -> None:
-        content["manifest"]["suite"]["seeds"] = [1, 2]
-        content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
-
-    forged.edit(forged.record("evaluation", "reno", "small"), change)
-    forged.cells("reno", lambda lines: [line.update(seed=1 + place % 2) for place, line in enumerate(lines)])
-
-
 def posing(forged: Forgery) -> None:
     """A suite that is easier than the one of ccenv whose name and version it bears, in every record of it."""
     for row in [row for row in forged.records if row["kind"] == "evaluation" and '"stage":"small"' in row["content"]]:
@@ -207,19 +197,6 @@ def round_number(number: int) -> Callable[[Forgery], None]:
 
 def slot(kind: str, text: str, name: str = "") -> Callable[[Forgery], None]:
     return lambda forged: forged.record(kind, name).update(slot=text)
-
-
-def view(kind: str, change: Callable[[Content], Any], name: str = "") -> Callable[[Forgery], None]:
-    """Change the picture of a worst case."""
-
-    def forge(forged: Forgery) -> None:
-        row = forged.record(kind, name, "hard" if kind == "evaluation" else "")
-        file = next(file for file in json.loads(row["content"])["files"] if file.endswith("view.json"))
-        data = json.loads(forged.file_of(row, file))
-        change(data)
-        forged.edit(row, lambda content: content["files"].update({file: forged.add_file(json.dumps(data).encode())}))
-
-    return forge
 
 
 def summary(**change: Any) -> Callable[[Content], None]:
@@ -295,11 +272,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("player_of_classic", edit("submission", lambda c: c.update(player_sha256="0" * 64), "reno"), "its player_sha256 is '000"),
     ("payload", other_payload, "changed after packing"),
     ("payload_and_document", other_payload_and_document, "its submission is|its player_sha256 is"),
-    (
-        "signer_added",
-        edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
-        "its signed_by is 'SHA256:A",
-    ),
+    ("signer_added", edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
+     "its signed_by is 'SHA256:A"),
     ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
     ("alike", handed_in("cc_probe_fast", "P1-ain"), "record .* has a name that looks like its own already"),
     ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "kept for ccenv's own 'reno'"),
@@ -312,11 +286,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("name", edit("evaluation", lambda c: c.update(name="vegas"), "reno"), "calls the submission 'vegas'"),
     ("envelope_name", edit("envelope", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
     ("damage_name", edit("damage", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
-    (
-        "summary_of_another",
-        edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
-        "one is needed, about reno",
-    ),
+    ("summary_of_another", edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
+     "one is needed, about reno"),
     ("cell_of_another", cells(lambda lines: lines[0].update(agent="vegas")), "a run of vegas"),
     ("cell_twice", cells(lambda lines: lines.__setitem__(1, lines[0])), "run 2 is one/reno/kind/"),
     ("cell_left_out", cells(lambda lines: lines.pop()), "cells; the manifest says"),
@@ -406,11 +377,8 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     # B6: counts that the suite and the board can have, keys once, dates of the calendar
     ("summary_n_cells", edit("evaluation", summary(n_cells=10**9), "reno"), "record .* summary of reno: n_cells is 1000000000"),
     ("summary_n_cells_below_0", edit("evaluation", summary(n_cells=-1), "reno"), "manifest.summary.0.n_cells.*-1"),
-    (
-        "score_n_runs",
-        edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(n_runs=999), "reno"),
-        "record .* summary of reno: score.n_runs is 999",
-    ),
+    ("score_n_runs", edit("evaluation", lambda c: c["manifest"]["summary"][0]["score"].update(n_runs=999), "reno"),
+     "record .* summary of reno: score.n_runs is 999"),
     ("n_missing", manifest(n_missing=3), "manifest: n_missing is 3, but complete is true"),
     ("n_missing_of_a_whole_run", manifest(n_missing=3, complete=False), "record .*: n_cells is .* and n_missing 3; suite 'sm"),
     ("n_missing_below_0", manifest(n_missing=-1), "manifest.n_missing.*-1"),
@@ -432,13 +400,11 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("digits_of_another_script", edit("reveal", lambda c: c.update(recorded_at="\uff12026-02-03T00:00:00Z")), "recorded_at"),
     ("before_any_board", audit_record(recorded_at="2025-12-31T23:59:59Z"), "record .*: recorded_at: before 2026.*2025-12-31"),
     ("finished_before_any_board", manifest(finished_at="0001-01-01T00:00:00Z"), "manifest.finished_at: before 2026.*0001-01-01"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])
 def test_hostile_exports_are_refused(forgery, tmp_path, capsys, name, forge, message):
-    import re
-
     if forge.__code__.co_argcount == 2:
         forge(forgery, tmp_path)
     else:
@@ -536,22 +502,17 @@ TEXTS = [
     ("number_float", first_number(b"1.0"), "a record needs"),
     ("not_utf8", line_two(b'"\xff"'), "UTF-8"),
     ("lone_surrogate", line_two(b'{"file":"\\ud800","text":"\\ud800"}'), "line 2"),
-    (
-        "base64",
-        lines(lambda parts: parts.append(b'{"file":"' + b"0" * 64 + b'","base64":"%%%"}')),
-        "not what its hash says|damaged",
-    ),
+    ("base64", lines(lambda parts: parts.append(b'{"file":"' + b"0" * 64 + b'","base64":"%%%"}')),
+     "not what its hash says|damaged"),
     ("file_list", lines(lambda parts: parts.append(b'{"file":[],"text":""}')), "hash|neither|damaged"),
     ("empty", lambda content: b"", "truncated|not an export"),
     ("null", lambda content: b"\x00" * 100, "line 1"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "change", "message"), TEXTS, ids=[t[0] for t in TEXTS])
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.xz"])
 def test_hostile_texts_of_exports_are_refused(workshop, tmp_path, capsys, name, change, message, suffix):
-    import re
-
     content = change((workshop / "export.jsonl").read_bytes())
     file = tmp_path / f"forged.{suffix}"
     file.write_bytes(lzma.compress(content, preset=0) if suffix.endswith("xz") else content)

@@ -45,9 +45,8 @@ def site(records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def recorded() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(RECORDED.read_text())
-    return data
+def recorded() -> Any:
+    return json.loads(RECORDED.read_text())
 
 
 def written(folder: Path, data: dict[str, Any]) -> Path:
@@ -85,19 +84,14 @@ def test_the_record_is_a_download_that_reads_as_the_same_record(site: Path) -> N
     assert [one["exploitability"] for one in told["rounds"]] == recorded()["exploitability"]
 
 
-def test_a_board_without_leagues_says_nothing_of_them(records: Records, tmp_path: Path) -> None:
-    assert build_site(records, tmp_path / "site")["leagues"] == 0
-    assert not (tmp_path / "site" / "leagues.html").exists() and not (tmp_path / "site" / "leagues").exists()
-    assert "eague" not in (tmp_path / "site" / "index.html").read_text()
-    assert json.loads((tmp_path / "site" / "board.json").read_text())["leagues"] == []
-
-
 def test_two_builds_are_equal_and_a_league_that_is_left_out_goes(records: Records, site: Path, tmp_path: Path) -> None:
     build_site(records, tmp_path / "site", leagues=[RECORDED])
     page = (site / "leagues.html").read_bytes()
     assert (tmp_path / "site" / "leagues.html").read_bytes() == page
-    build_site(records, tmp_path / "site")
-    assert not (tmp_path / "site" / "leagues.html").exists()
+    assert build_site(records, tmp_path / "site")["leagues"] == 0
+    assert not (tmp_path / "site" / "leagues.html").exists() and not (tmp_path / "site" / "leagues").exists()
+    assert "eague" not in (tmp_path / "site" / "index.html").read_text()
+    assert json.loads((tmp_path / "site" / "board.json").read_text())["leagues"] == []
 
 
 def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_path: Path) -> None:
@@ -105,32 +99,25 @@ def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_pat
     file = written(tmp_path, json.loads(json.dumps(recorded()).replace('"round-03"', json.dumps(bad))))
     build_site(records, tmp_path / "site", leagues=[file])
     text = (tmp_path / "site" / "leagues.html").read_text()
-    assert bad not in text and html.escape(bad) in text
-    assert "style=" not in text and len(re.findall("<script", text)) == 1
+    assert bad not in text and html.escape(bad) in text and "style=" not in text and len(re.findall("<script", text)) == 1
     assert {p.name for p in tmp_path.iterdir()} == {"league.json", "site"}
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda d: d["payoffs"].pop(), "payoffs"),
-        (lambda d: d["payoffs"][0].__setitem__(0, 1e308), "payoffs"),
-        (lambda d: d["payoffs"][2].append(0.5), "payoffs"),
-        (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
-        (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),
-        (lambda d: d["sender_mixture"].update(start=0.2), "do not add up to 1"),
-        (lambda d: d["rounds"][4]["network_mixture"].update(nobody=0.0), "'nobody', who is not in the league"),
-        (lambda d: d.update(value=0.99), "value is 0.99"),
-        (lambda d: d["rounds"][9].update(exploitability=0.0), "what the two sides gain"),
-        (lambda d: d["rounds"][9].update(interval=[0.2, 0.1]), "interval"),
-        (lambda d: d["exploitability"].reverse(), "exploitability"),
-        (lambda d: d["rounds"].pop(3), "rounds"),
-        (lambda d: d.update(name="../../index"), "name"),
-        (lambda d: d.update(status="running"), "not finished"),
-        (lambda d: d.update(format="ccenv-board"), "not the record of a league"),
-        (lambda d: d.update(more=1), "unknown key 'more'"),
-    ],
-)
+    [(lambda d: d["payoffs"].pop(), "payoffs"), (lambda d: d["payoffs"][0].__setitem__(0, 1e308), "payoffs"),
+     (lambda d: d["payoffs"][2].append(0.5), "payoffs"), (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
+     (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),
+     (lambda d: d["sender_mixture"].update(start=0.2), "do not add up to 1"),
+     (lambda d: d["rounds"][4]["network_mixture"].update(nobody=0.0), "'nobody', who is not in the league"),
+     (lambda d: d.update(value=0.99), "value is 0.99"),
+     (lambda d: d["rounds"][9].update(exploitability=0.0), "what the two sides gain"),
+     (lambda d: d["rounds"][9].update(interval=[0.2, 0.1]), "interval"),
+     (lambda d: d["exploitability"].reverse(), "exploitability"), (lambda d: d["rounds"].pop(3), "rounds"),
+     (lambda d: d.update(name="../../index"), "name"), (lambda d: d.update(status="running"), "not finished"),
+     (lambda d: d.update(format="ccenv-board"), "not the record of a league"),
+     (lambda d: d.update(more=1), "unknown key 'more'")],
+)  # fmt: skip
 def test_a_record_that_contradicts_itself_is_never_shown(change, said, records, tmp_path):
     data = recorded()
     change(data)
@@ -147,9 +134,7 @@ def test_the_command_takes_folders_of_leagues_and_refuses_one_twice(made, tmp_pa
     assert main(["board", "build", *own, "-s", f"league={folder}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["leagues"] == 1
     refused(["board", "build", *own, "-s", f"league={folder},{RECORDED}"])
-    assert main(["board", "build", *own, "-s", f"league={tmp_path}/absent.json"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "absent.json" in said
+    refused(["board", "build", *own, "-s", f"league={tmp_path}/absent.json"], "absent.json")
     assert (tmp_path / "site" / "leagues.html").exists()  # the board that was there stays
 
 
@@ -203,10 +188,8 @@ def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, ca
     made, site = synthetic(2), tmp_path / "site"
     name = made.benches[0].manifest.agents[0].label
     made.players[made.benches[0].submission] = sender_hash(make_sender("ever_delay"))
-    rows = [
-        {"stack": "quinn", "sender": name, "attacked": 0.875, "searched": None, "legal": True},
-        {"stack": "Linux", "sender": name, "attacked": 0.1},
-    ]
+    quinn = {"stack": "quinn", "sender": name, "attacked": 0.875, "searched": None, "legal": True}
+    rows = [quinn, {"stack": "Linux", "sender": name, "attacked": 0.1}]
     record = tmp_path / "quic.json"
     record.write_bytes(QUIC.content({"suite": SUITE, "rows": rows}))
     assert build_site(made, site, quic=[record])["theorems"] == 1
@@ -223,22 +206,12 @@ def test_a_theorem_of_any_number_of_flows_has_a_column_and_quic_too(tmp_path, ca
 
 @pytest.mark.parametrize(
     ("broken", "reason"),
-    [
-        ({"rows": None}, "no rows"),
-        ({"rows": {"a": 1}}, "no rows"),
-        ({"suite": "quick"}, "no rows"),
-        ({"rows": [[1]]}, "no sender"),
-        ({"rows": [{"stack": "quinn"}]}, "no sender"),
-        ({"sender": ["reno"]}, "no sender"),
-        ({"attacked": "0.5"}, "utilisation"),
-        ({"attacked": True}, "utilisation"),
-        ({"attacked": -1}, "utilisation"),
-        ({"attacked": 1e300}, "utilisation"),
-        ({"legal": False}, "no result"),
-        ({"twin": False}, "no result"),
-        ({"stack": "picoquic"}, "given twice"),
-    ],
-)
+    [({"rows": None}, "no rows"), ({"rows": {"a": 1}}, "no rows"), ({"suite": "quick"}, "no rows"),
+     ({"rows": [[1]]}, "no sender"), ({"rows": [{"stack": "quinn"}]}, "no sender"), ({"sender": ["reno"]}, "no sender"),
+     ({"attacked": "0.5"}, "utilisation"), ({"attacked": True}, "utilisation"), ({"attacked": -1}, "utilisation"),
+     ({"attacked": 1e300}, "utilisation"), ({"legal": False}, "no result"), ({"twin": False}, "no result"),
+     ({"stack": "picoquic"}, "given twice")],
+)  # fmt: skip
 def test_a_record_of_quic_runs_that_is_none_is_refused(broken: dict[str, Any], reason: str, tmp_path: Path) -> None:
     record = json.loads((QUIC_RECORD).read_text())
     assert set(read_quic([QUIC_RECORD])) >= {"reno", "cc_qdel"}
@@ -282,16 +255,13 @@ def test_a_certificate_of_an_operator_is_shown_beside_the_shipped_one(theorem_re
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda d: d["figures"].update(utilisation=0.99), "figures"),
-        (lambda d: d.update(statement="cc_probe_drain uses all of the link, for ever."), "statement"),
-        (lambda d: d["assumptions"].pop(), "assumptions"),
-        (lambda d: d["queries"].pop(), "missing query"),
-        (lambda d: d["queries"][3].update(answer="sat"), "answer"),
-        (lambda d: d["theorem"]["constants"].update(f="2/3"), "statement|composition|meaning"),
-        (lambda d: d.update(laws=7), "laws"),
-    ],
-)
+    [(lambda d: d["figures"].update(utilisation=0.99), "figures"),
+     (lambda d: d.update(statement="cc_probe_drain uses all of the link, for ever."), "statement"),
+     (lambda d: d["assumptions"].pop(), "assumptions"), (lambda d: d["queries"].pop(), "missing query"),
+     (lambda d: d["queries"][3].update(answer="sat"), "answer"),
+     (lambda d: d["theorem"]["constants"].update(f="2/3"), "statement|composition|meaning"),
+     (lambda d: d.update(laws=7), "laws")],
+)  # fmt: skip
 def test_a_forged_certificate_is_never_shown(change, said, theorem_records, tmp_path) -> None:
     data = genuine()
     change(data)

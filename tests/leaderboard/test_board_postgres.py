@@ -23,8 +23,7 @@ def test_the_operators_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["board", "submit", "mine", *board]) == 0 and main(["board", "submit", "reno", *board]) == 0
     assert main(["board", "evaluate", "--suite", "quick", "--budget", "0", *board]) == 0
     assert main(["board", "round", "close", *board]) == 0 and main(["board", "export", "board.jsonl.xz", *board]) == 0
-    assert main(["board", "publish", "public", *board]) == 0
-    assert main(["board", "publish", "public", *board, "--json"]) == 0
+    assert main(["board", "publish", "public", *board]) == 0 and main(["board", "publish", "public", *board, "--json"]) == 0
     assert main(["board", "import", "public/records/board.jsonl.xz", "--board", "copy"]) == 0
     audit = ["board", "audit", "-s", "sample=2", "-s", "proofs=0", "--expect-head", "public/records/head.json"]
     assert main([*audit, "--board", "copy"]) == 0 and main([*audit, *board]) == 0

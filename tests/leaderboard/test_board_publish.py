@@ -30,8 +30,7 @@ def agree(folder: Path) -> bool:
 def test_a_publication_is_complete_and_can_be_audited(home: Home, store: BoardStore, tmp_path: Path) -> None:
     close_round(store, home)  # without the secret nobody can check seeds
     result = publish(store, home, tmp_path / "public")
-    assert agree(tmp_path / "public")
-    assert result["written"] == result["files"] == len(sums(tmp_path / "public"))
+    assert agree(tmp_path / "public") and result["written"] == result["files"] == len(sums(tmp_path / "public"))
     assert {INDEX, "board.json", "404.html", "_headers", RECORDS, HEAD} <= set(sums(tmp_path / "public"))
     copy = ["--board", str(tmp_path / "copy")]
     assert main(["board", "import", str(tmp_path / "public" / RECORDS), *copy]) == 0
@@ -59,8 +58,7 @@ def test_again_nothing_is_written_and_afterwards_only_what_differs(home: Home, s
     assert publish(store, home, folder)["written"] == 0
     submit_reviewed(store, home, "cubic")
     result = publish(store, home, folder)
-    assert 0 < result["written"] < result["files"]
-    assert sums(folder)[HEAD] != before[HEAD] and agree(folder)
+    assert 0 < result["written"] < result["files"] and sums(folder)[HEAD] != before[HEAD] and agree(folder)
 
 
 def test_what_is_not_of_the_board_stays(home: Home, store: BoardStore, tmp_path: Path) -> None:
@@ -111,8 +109,7 @@ def test_nothing_is_written_through_a_link(home: Home, store: BoardStore, tmp_pa
 def test_an_interrupted_publication_goes_on(home, store, tmp_path, monkeypatch):
     """At every write in turn the process ends; the next call must come to the same folder as one that was never stopped."""
     publish(store, home, tmp_path / "whole")
-    old = home.folder.with_name("old")
-    shutil.copytree(tmp_path / "whole", old)
+    old = shutil.copytree(tmp_path / "whole", home.folder.with_name("old"))
     (old / "entries" / "gone.html").write_text("an entry of the past")
     text = (old / SUMS).read_text() + f"{'0' * 64}  entries/gone.html\n"
     (old / SUMS).write_text(text)
@@ -159,8 +156,7 @@ def test_command_line(home: Home, store: BoardStore, tmp_path: Path, refused, an
 
 
 def test_the_boards_folder_has_its_lock_where_the_others_are(home: Home, store: BoardStore, tmp_path: Path) -> None:
-    assert store.records()
-    assert main(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder)]) == 0
+    assert store.records() and main(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder)]) == 0
     assert not (home.folder / "publish").exists()
     assert [file.relative_to(home.folder).as_posix() for file in home.folder.rglob("publish*")] == ["work/publish.lock"]
     assert not list((tmp_path / "public").rglob("*.lock"))
@@ -174,5 +170,4 @@ def test_one_publication_waits_for_another_and_not_for_an_evaluation(home: Home,
         second = other.submit(main, command)
         with pytest.raises(TimeoutError):
             second.result(0.5)
-    assert second.result() == 0
-    assert agree(tmp_path / "public")
+    assert second.result() == 0 and agree(tmp_path / "public")

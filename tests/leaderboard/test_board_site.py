@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from board_records import build_folders, edit, report
+from board_records import build_folders, contents, edit, report
 from small_suite import small_suite
 from synthetic import synthetic
 
@@ -53,10 +53,6 @@ def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "board"
     build_folders([made], out)
     return out
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 class Page(HTMLParser):
@@ -109,8 +105,7 @@ def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
             assert site.resolve() in (page.parent / link).resolve().parents
         assert policy is not None
         rules = dict(part.strip().split(" ", 1) for part in policy[1].split(";"))
-        assert (rules["default-src"], rules["script-src"]) == ("'none'", "'self' file:")
-        assert "unsafe" not in policy[1]
+        assert (rules["default-src"], rules["script-src"]) == ("'none'", "'self' file:") and "unsafe" not in policy[1]
 
 
 def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -> None:
@@ -118,8 +113,7 @@ def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -
     index = next((site / "suites").glob("small*")).read_text()
     for entry in manifest["summary"]:
         row = re.search(rf'<tr>\s*<td[^>]*>[^<]*</td>\s*<th scope="row" data-value="{entry["agent"]}">.*?</tr>', index, re.DOTALL)
-        assert row is not None
-        assert f"{entry['score']['iqm']:.3f}" in row[0]
+        assert row is not None and f"{entry['score']['iqm']:.3f}" in row[0]
         assert f"{entry['score']['low']:.3f} to {entry['score']['high']:.3f}" in row[0]
         assert f">{entry['against']['kind']['loss_fraction'] * 100:.2f}</td>" in row[0]
 
@@ -144,8 +138,7 @@ def test_the_verdict_stands_in_its_own_column_and_changes_no_score(made: Path, s
     shutil.rmtree(records / "verify")
     build_folders([records], tmp_path / "without")
     tables = [json.loads((folder / "board.json").read_text())["tables"] for folder in (site, tmp_path / "without")]
-    assert tables[0] == tables[1]
-    assert "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
+    assert tables[0] == tables[1] and "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(("lasso", "verdict"), [("the trace returns to its state", "refuted"), (None, "unknown")])
@@ -165,8 +158,7 @@ def test_a_verdict_links_its_trace_and_is_refuted_only_where_it_repeats(lasso, v
 
 def test_text_of_records_is_escaped(site: Path) -> None:
     page = next((site / "entries").glob("cc_qdel*")).read_text()
-    assert "objectives &lt;or&gt; progress" in page
-    assert "<or>" not in page
+    assert "objectives &lt;or&gt; progress" in page and "<or>" not in page
 
 
 def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
@@ -260,11 +252,9 @@ def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
     """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
     excused = make_record(report(bound=0.9), "report")
     promised = make_record(report(property="utilisation", bound=0.9), "report")
-    assert (excused.excused, excused.bound) == (True, None)
-    assert (promised.excused, promised.bound) == (False, 0.9)
+    assert (excused.excused, excused.bound) == (True, None) and (promised.excused, promised.bound) == (False, 0.9)
     older = promised.model_copy(update={"format_version": 1})
-    assert older.excused
-    assert "any progress" in older.question
+    assert older.excused and "any progress" in older.question
 
 
 def test_envelopes_of_the_first_version_bound_nothing() -> None:
@@ -326,16 +316,8 @@ def test_hostile_links_of_a_site_are_not_followed(served_site: tuple[Path, int])
     (folder / "entries" / "index.html").symlink_to(secret / "round-1.hex")
     os.mkfifo(folder / "pipe.html")
     assert answer(port, "index.html") == answer(port, "entries/a.html") == b"a page"
-    for path in (
-        "link.html",
-        "inside.html",
-        "folder/round-1.hex",
-        "folder/",
-        "pipe.html",
-        "entries/",
-        "entries/../link.html",
-        "a%00b",
-    ):
+    outside = ["link.html", "inside.html", "folder/round-1.hex", "folder/", "pipe.html"]
+    for path in (*outside, "entries/", "entries/../link.html", "a%00b"):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             answer(port, path)
 
@@ -355,8 +337,7 @@ def test_hostile_connections_are_few_and_end(served_site: tuple[Path, int]) -> N
                 connection.sendall(b"x")  # never silent, never done
         slow = [connection for connection in slow if not _is_over(connection)]
         time.sleep(0.1)
-    assert not slow
-    assert answer(port, "index.html") == b"a page"
+    assert not slow and answer(port, "index.html") == b"a page"
 
 
 def _is_over(connection: socket.socket) -> bool:
@@ -374,9 +355,8 @@ def _is_over(connection: socket.socket) -> bool:
 
 def played(sender: str, adversary: str, rtts: int = 60, **path: float) -> Trace:
     given = {"link_rate_mbps": 12, "rtt_ms": 40, "jitter_ms": 40, "buffer_bdp": 4, **path}
-    engine = CurveEngine(
-        [make_path(**given)], model="ccac", senders=[make_sender(sender)], adversary=make_adversary(adversary), record=True
-    )
+    players: Any = {"senders": [make_sender(sender)], "adversary": make_adversary(adversary)}
+    engine = CurveEngine([make_path(**given)], model="ccac", record=True, **players)
     engine.advance(rtts * engine.steps_per_rtt)
     return engine.trace(0)
 
@@ -460,19 +440,13 @@ def test_moves_of_the_view_are_those_of_the_network() -> None:
     ("sender", "adversary", "said"),
     [
         ("constant:rate_mbps=3", "kind", r"25 % of the link is used: the sender sends only 25 % of the link rate, although th"),
-        (
-            "constant:rate_mbps=36",
-            "kind",
-            r"100 % of the link is used: the sender sends 2\d\d % of the link rate, and 5\d % of it is lost\.$",
-        ),
-        (
-            "constant:rate_mbps=6",
-            "slowest",
-            r"the network holds up to \d+ ms of bytes back \(RTTs are .* ms on a path of 40 ms\)",
-        ),
+        ("constant:rate_mbps=36", "kind",
+         r"100 % of the link is used: the sender sends 2\d\d % of the link rate, and 5\d % of it is lost\.$"),
+        ("constant:rate_mbps=6", "slowest",
+         r"the network holds up to \d+ ms of bytes back \(RTTs are .* ms on a path of 40 ms\)"),
         ("cubic", "kind", r"the sender offers \d+ % of the link rate"),
     ],
-)
+)  # fmt: skip
 def test_the_sentence_says_what_is_measured(sender: str, adversary: str, said: str) -> None:
     assert re.search(said, explain(make_view(played(sender, adversary)))), explain(make_view(played(sender, adversary)))
 
@@ -495,16 +469,13 @@ def test_a_view_of_an_older_version_is_drawn_without_rtt_and_moves() -> None:
     del view["flows"][0]["rtt_ms"]
     older = trace_view(view)
     assert (complete["complete"], older["complete"]) == (True, False)
-    assert (len(complete["panels"]), len(older["panels"])) == (3, 2)
-    assert "rtt_ms" not in older["series"]
-    assert older["why"].startswith("In the second half of the run")
-    assert "the network" not in older["why"]
+    assert (len(complete["panels"]), len(older["panels"])) == (3, 2) and "rtt_ms" not in older["series"]
+    assert older["why"].startswith("In the second half of the run") and "the network" not in older["why"]
 
 
 def test_the_page_of_a_sender_has_the_sentence_and_the_moves(tmp_path: Path) -> None:
     run_suite(small_suite(agents=["reno"]), tmp_path / "records", pictures=True)
     build_site(from_folders([tmp_path / "records"]), tmp_path / "site")
     page = next((tmp_path / "site" / "entries").glob("reno*.html")).read_text()
-    assert 'class="why">In the second half of the run' in page
-    assert "held back by the network" in page
+    assert 'class="why">In the second half of the run' in page and "held back by the network" in page
     assert "RTT, reno" in page

@@ -22,8 +22,7 @@ def test_probability_of_improvement_by_hand() -> None:
     theirs = {"a": np.array([2.0, 3.0]), "b": np.array([1.0, 2.0, 3.0]), "c": np.array([9.0])}
     # a: 1>2 no, 1>3 no, 3>2 yes, 3=3 half: 1.5/4; b: 2>1 yes, 2=2 half, 2>3 no: 1.5/3; c is not common.
     found = probability_of_improvement(ours, theirs)
-    assert found is not None and found[0] == pytest.approx((1.5 / 4 + 1.5 / 3) / 2)
-    assert found[1] <= found[0] <= found[2]
+    assert found is not None and found[0] == pytest.approx((1.5 / 4 + 1.5 / 3) / 2) and found[1] <= found[0] <= found[2]
     assert probability_of_improvement({"a": ours["a"]}, {"b": theirs["b"]}) is None
 
 
@@ -41,8 +40,7 @@ def test_improvement_and_its_opposite_sum_to_one(ours: dict[str, np.ndarray], th
     if found is None or opposite is None:
         assert not set(ours) & set(theirs)
         return
-    assert found[0] + opposite[0] == pytest.approx(1)
-    assert 0 <= found[1] <= found[2] <= 1
+    assert found[0] + opposite[0] == pytest.approx(1) and 0 <= found[1] <= found[2] <= 1
 
 
 def test_the_interval_covers_what_it_should() -> None:
@@ -64,8 +62,7 @@ def test_a_profile_counts_runs(tasks: dict[str, np.ndarray]) -> None:
     share, low, high = performance_profile(tasks, thresholds)
     pooled = np.concatenate(list(tasks.values()))
     assert share == pytest.approx([(pooled > t).mean() for t in thresholds]) and (np.diff(share) <= 0).all()
-    assert (low <= high).all()
-    assert share[-1] == 0
+    assert (low <= high).all() and share[-1] == 0
     by_hand = performance_profile({"a": np.array([1, 2]), "b": np.array([3, 4])}, np.array([0, 1, 2.5, 4]))
     assert list(by_hand[0]) == [1, 0.75, 0.5, 0]
 
@@ -73,9 +70,7 @@ def test_a_profile_counts_runs(tasks: dict[str, np.ndarray]) -> None:
 @given(st.floats(1e-6, 1e6), st.integers(2, 8))
 def test_ticks_are_few_and_inside(largest: float, most: int) -> None:
     marks = ticks(largest, most)
-    assert marks[0] == 0
-    assert 1 <= len(marks) <= most + 1
-    assert all(0 <= mark <= largest * (1 + 1e-6) for mark in marks)
+    assert marks[0] == 0 and 1 <= len(marks) <= most + 1 and all(0 <= mark <= largest * (1 + 1e-6) for mark in marks)
 
 
 def cell(scenario: str, seed: int = 1, **metrics: float) -> CellRecord:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -115,23 +116,28 @@ def test_records_are_append_only(url: str) -> None:
         assert store.check() == 3
 
 
+def in_child(work: Callable[[], None]) -> Callable[[], int]:
+    """Begin work in a child process; return what waits for it and tells its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:  # a child must not return into the tests
+            os._exit(1)
+    return lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def test_writers_at_the_same_time_do_not_lose_records(url: str) -> None:
-    children = []
-    for child in range(4):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                with BoardStore(url) as store:
-                    for i in range(5):
-                        store.append("x", "", f"{child}/{i}", {"child": child}, {})
-                os._exit(0)
-            except BaseException:  # a child must not return into the tests
-                os._exit(1)
-        children.append(pid)
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
+    def write(child: int) -> None:
+        with BoardStore(url) as store:
+            for i in range(5):
+                store.append("x", "", f"{child}/{i}", {"child": child}, {})
+
+    children = [in_child(partial(write, child)) for child in range(4)]
+    assert [ended() for ended in children] == [0] * 4
     with BoardStore(url) as store:
-        assert store.check() == 20
-        assert {r.slot for r in store.records()} == {f"{c}/{i}" for c in range(4) for i in range(5)}
+        assert store.check() == 20 and {r.slot for r in store.records()} == {f"{c}/{i}" for c in range(4) for i in range(5)}
 
 
 def edited(file: Path, *statements: str) -> None:
@@ -144,14 +150,12 @@ def edited(file: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+EDIT, REMOVE = f"UPDATE {schema.RECORDS.name} SET", f"DELETE FROM {schema.RECORDS.name}"
 EDITS = [
-    (
-        f"UPDATE {schema.RECORDS.name} SET content = replace(content, '\"value\":1', '\"value\":7') WHERE number = 2",
-        "record 2 .*edited",
-    ),
-    (f"UPDATE {schema.RECORDS.name} SET subject = 'x' WHERE number = 2", "record 2 .*edited"),
-    (f"DELETE FROM {schema.RECORDS.name} WHERE number = 2", "record 2 .*missing"),
-    (f"UPDATE {schema.RECORDS.name} SET number = 9 WHERE number = 3", "record 3 .*missing"),
+    (f"{EDIT} content = replace(content, '\"value\":1', '\"value\":7') WHERE number = 2", "record 2 .*edited"),
+    (f"{EDIT} subject = 'x' WHERE number = 2", "record 2 .*edited"),
+    (f"{REMOVE} WHERE number = 2", "record 2 .*missing"),
+    (f"{EDIT} number = 9 WHERE number = 3", "record 3 .*missing"),
     (f"UPDATE {schema.FILES.name} SET content = x'00' WHERE content = x'32'", "file .*edited"),
     (f"DELETE FROM {schema.FILES.name} WHERE content = x'32'", "file .*missing"),
 ]
@@ -173,47 +177,29 @@ def test_a_record_with_a_new_hash_breaks_the_chain(tmp_path: Path) -> None:
         old = store.records()[1]
     content = '{"files":{},"value":7}'
     forged = record_hash(old.kind, old.subject, old.slot, content)
-    edited(tmp_path / "board.db", f"UPDATE {schema.RECORDS.name} SET content = '{content}', sha256 = '{forged}' WHERE number = 2")
-    with (
-        BoardStore(sqlite_url(tmp_path / "board.db")) as store,
-        pytest.raises(EditedRecordError, match=r"record 2 .*does not follow"),
-    ):
+    edited(tmp_path / "board.db", f"{EDIT} content = '{content}', sha256 = '{forged}' WHERE number = 2")
+    again = BoardStore(sqlite_url(tmp_path / "board.db"))
+    with again as store, pytest.raises(EditedRecordError, match=r"record 2 .*does not follow"):
         store.check()
 
 
-def in_child(work: Callable[[int], None], report: int) -> int:
-    """Run work in a child process; return its exit code."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work(report)
-            os._exit(0)
-        except BaseException:  # a child must not return into the tests
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def killed_at(url: str, step: int) -> Callable[[int], None]:
+def killed_at(url: str, step: int, report: int) -> None:
     """Fill a store and die at the step-th statement or commit; report every record that was reported as stored."""
+    seen = [0]
 
-    def work(report: int) -> None:
-        seen = [0]
+    def count(*_: object) -> None:
+        seen[0] += 1
+        if seen[0] == step:
+            os._exit(9)
 
-        def count(*_: object) -> None:
-            seen[0] += 1
-            if seen[0] == step:
-                os._exit(9)
+    import sqlalchemy
 
-        import sqlalchemy
-
-        event.listen(sqlalchemy.Engine, "before_cursor_execute", count)
-        event.listen(sqlalchemy.Engine, "commit", count)
-        with BoardStore(url) as store:
-            for i in range(2):
-                store.append("x", "", f"slot/{i}", {"value": i}, {"a": b"%d" % i, "b": b"shared"})
-                os.write(report, b"%d" % i)
-
-    return work
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", count)
+    event.listen(sqlalchemy.Engine, "commit", count)
+    with BoardStore(url) as store:
+        for i in range(2):
+            store.append("x", "", f"slot/{i}", {"value": i}, {"a": b"%d" % i, "b": b"shared"})
+            os.write(report, b"%d" % i)
 
 
 def test_killed_at_every_statement(tmp_path: Path) -> None:
@@ -222,7 +208,7 @@ def test_killed_at_every_statement(tmp_path: Path) -> None:
     for step in range(1, 200):
         file = tmp_path / f"{step}.db"
         reader, writer = os.pipe()
-        code = in_child(killed_at(sqlite_url(file), step), writer)
+        code = in_child(partial(killed_at, sqlite_url(file), step, writer))()
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
             reported = {int(digit) for digit in pipe.read().decode()}
@@ -272,11 +258,8 @@ def test_each_migration_runs_once_and_wholly(tmp_path: Path, monkeypatch: pytest
 
 
 def test_databases_that_cannot_be(tmp_path: Path) -> None:
-    for url, message in (
-        ("nonsense", "not a URL"),
-        ("oracel://x/y", "not a URL"),
-        (f"sqlite:///{tmp_path}/absent/board.db", "unable to open"),
-    ):
+    absent = f"sqlite:///{tmp_path}/absent/board.db"
+    for url, message in (("nonsense", "not a URL"), ("oracel://x/y", "not a URL"), (absent, "unable to open")):
         with pytest.raises(CcenvError, match=message):
             BoardStore(url)
     (tmp_path / "text.db").write_text("this is no database, but it is long enough to be read as one " * 20)
@@ -284,12 +267,9 @@ def test_databases_that_cannot_be(tmp_path: Path) -> None:
         BoardStore(sqlite_url(tmp_path / "text.db"))
 
 
+TEXT = st.text(max_size=9)
 PLAIN = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=9),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -309,8 +289,7 @@ def memory() -> Iterator[BoardStore]:
 def test_any_record_comes_back(memory: BoardStore, content: dict[str, Any]) -> None:
     number = next(NUMBERS)
     memory.append("x", f"{number:064x}", f"slot/{number}", content, {})
-    assert memory.records(subject=f"{number:064x}")[0].content == {**content, "files": {}}
-    assert memory.check() == number + 1
+    assert memory.records(subject=f"{number:064x}")[0].content == {**content, "files": {}} and memory.check() == number + 1
 
 
 def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> None:

@@ -51,12 +51,9 @@ from ccenv.proofs.formulas.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = {
-    "program": ProgramSender,
-    "policy": PolicySender,
-    "scripted": ScriptedAdversary,
-    "moves": RecordedAdversary,
+    "program": ProgramSender, "policy": PolicySender, "scripted": ScriptedAdversary, "moves": RecordedAdversary,
     "network": MlpAdversary,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,15 +77,9 @@ def test_good_submissions_pass(kind: str, tmp_path: Path) -> None:
 def test_each_rule_refuses_what_it_is_for(fixture: Hostile, tmp_path: Path) -> None:
     begin = time.perf_counter()
     message = refusal_of(fixture, tmp_path)
-    assert fixture.refusal in message
-    assert message.startswith("DIR")
-    assert "\n" not in message
+    assert fixture.refusal in message and message.startswith("DIR") and "\n" not in message
     assert len(message) < 500 and all(character.isprintable() for character in message)
     assert time.perf_counter() - begin < 60  # a hang would take hours
-
-
-def test_fixtures_are_told_apart_by_their_names() -> None:
-    assert len({fixture.name for fixture in FIXTURES}) == len(FIXTURES)
 
 
 def test_a_board_refuses_what_a_folder_alone_cannot_show(tmp_path: Path) -> None:
@@ -126,14 +117,11 @@ def test_packing_a_checkpoint(tmp_path: Path) -> None:
     assert np.array_equal(again.player.weights[0], quantise(raw["w0"]))
 
 
-def test_packing_a_learned_adversary_by_its_name(tmp_path: Path) -> None:
-    submission, change = pack("network_nominal", CARD, tmp_path / "out")
+def test_packing_a_learned_adversary_by_its_name_and_with_discrete_moves(tmp_path: Path) -> None:
+    submission, change = pack("network_nominal", CARD, tmp_path / "shipped")
     assert submission.document.kind == "network" and isinstance(submission.player, MlpAdversary)
     assert 0 < change <= 0.5 / GRID
     assert submission.player.columns == make_adversary("network_nominal").columns and submission.player.levels == 0
-
-
-def test_packing_a_learned_adversary_with_discrete_moves(tmp_path: Path) -> None:
     arrays = (np.full((N_PATH + N_FLOW, 6), 0.25),), (np.arange(6.0),)
     save_adversary(tmp_path, MlpAdversary("grid", *arrays, "tanh", OBSERVATION_VERSION, (0, 2), levels=3))
     submission, _ = pack(str(tmp_path), CARD, tmp_path / "out")
@@ -318,13 +306,9 @@ SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump(
 POLICIES = {
     "gru": random_policy(interface(signals="company", action="rate_exp2"), (8, 6), stages=("dense", "gru"), name="my_gru"),
     "deep": random_policy(AURORA, (64, 64, 32), name="my_deep"),
-    "categorical": random_policy(
-        interface(signals=["queue_log2", "loss_rate"], action="cwnd_exp2_over", inner="cubic"),
-        head="categorical",
-        outputs=5,
-        name="my_cat",
-    ),
-}
+    "categorical": random_policy(interface(signals=["queue_log2", "loss_rate"], action="cwnd_exp2_over", inner="cubic"),
+            head="categorical", outputs=5, name="my_cat"),
+}  # fmt: skip
 
 
 def packed(sender: PolicySender, folder: Path) -> Path:
@@ -351,9 +335,8 @@ def test_how_an_interface_is_written_makes_no_new_policy() -> None:
     other = interface(signals=["queue_log2", "loss_rate"], history=2, action="rate_exp2", parameters={"step": 0.3})
     same = PolicySender("other", (turned, *one.weights[1:]), one.biases, "tanh", other)
     assert canonical_hash(same) == canonical_hash(one)
-    assert canonical_hash(
-        random_policy(interface(signals=["loss_rate", "queue_log2"], history=2, action="rate_delta"), (4,), seed=3)
-    ) != (canonical_hash(one))
+    moved = random_policy(interface(signals=["loss_rate", "queue_log2"], history=2, action="rate_delta"), (4,), seed=3)
+    assert canonical_hash(moved) != canonical_hash(one)
     first = random_policy(SENDER_V0, (4,))
     written_out = interface(**{**SENDER_V0.model_dump(), "parameters": {"range": 3.0}})
     assert canonical_hash(PolicySender("x", first.weights, first.biases, "tanh", written_out)) == canonical_hash(first)
@@ -367,18 +350,13 @@ def change(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"family": "mlp"}, "observation_version"),
-        ({"observation_version": 1}, "no observation_version"),
-        ({"interface": None}, "has stages, head and interface"),
-        ({"head": "categorical"}, "2 or more outputs"),
-        ({"stages": ["dense", "lstm", "dense"]}, "tensor"),
-        ({"stages": ["dense", "dense", "dense"]}, "tensors"),
-        ({"interface": {"signals": ["true_share_log2"], "action": "rate_exp2"}}, "for critics"),
-        ({"interface": {"signals": ["sendratio"], "action": "rate_exp2"}}, "Did you mean 'send_ratio'"),
-        ({"interface": {"signals": "company", "action": "cwnd_exp2_over", "inner": "os.system"}}, "no classic CCA"),
-    ],
-)
+    [({"family": "mlp"}, "observation_version"), ({"observation_version": 1}, "no observation_version"),
+     ({"interface": None}, "has stages, head and interface"), ({"head": "categorical"}, "2 or more outputs"),
+     ({"stages": ["dense", "lstm", "dense"]}, "tensor"), ({"stages": ["dense", "dense", "dense"]}, "tensors"),
+     ({"interface": {"signals": ["true_share_log2"], "action": "rate_exp2"}}, "for critics"),
+     ({"interface": {"signals": ["sendratio"], "action": "rate_exp2"}}, "Did you mean 'send_ratio'"),
+     ({"interface": {"signals": "company", "action": "cwnd_exp2_over", "inner": "os.system"}}, "no classic CCA")],
+)  # fmt: skip
 def test_forged_architectures_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     folder = packed(POLICIES["gru"], tmp_path)
     change(folder, **changes)
@@ -427,13 +405,10 @@ def test_a_shield_is_packed_with_its_weights_and_read_back(folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
-        (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no shield"),
-        (json.dumps(document(version=9)), "version"),
-        ("{", "JSON"),
-    ],
-)
+    [(json.dumps(document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})), "above its upper end"),
+     (json.dumps({**document(version=1), "rule": {"rate": {"C_L": 1}}}), "is no shield"),
+     (json.dumps(document(version=9)), "version"), ("{", "JSON")],
+)  # fmt: skip
 def test_a_forged_shield_is_refused(folder: Path, content: str, said: str) -> None:
     rewrite(folder, "contract.json", content.encode())
     with pytest.raises(InputError, match=said):
@@ -494,5 +469,4 @@ def test_a_shield_goes_through_the_board_and_its_verdict_says_what_it_rests_on(f
         assert envelope.content["reason"] == "" and envelope.content["rows"]
     assert main(["board", "build", "--board", str(home.folder), "--out", str(tmp_path / "site")]) == 0
     page = next((tmp_path / "site").rglob(f"{CARD.name or 'learned_shield_u80'}*.html")).read_text()
-    assert "It rests on the shield of" in page
-    assert "of its shield" in (tmp_path / "site" / "index.html").read_text()
+    assert "It rests on the shield of" in page and "of its shield" in (tmp_path / "site" / "index.html").read_text()

@@ -20,16 +20,9 @@ COMMON = {"duration_s": 10, "warmup_s": 3, "rate_mbps": 5, "buffer_bdp": 2, "rtt
 BAD_PHASE = "fourcp_fixed:tarp=0.0003"  # [4CP] figure 25: a target below the loss rate of the path
 BAD_CASE = f"{BAD_PHASE} kernel:reno kernel:reno kernel:reno"
 CASES = (
-    "cc_probe_drain",
-    "ever_delay:rm_ms=40",
-    "fourcp_fixed",
-    "fourcp_auto:pftk=1",
-    "fourcp_fixed:rate_based=1",
-    "fourcp_fixed kernel:cubic",
-    BAD_CASE,
-    "learned_everywhere",
-    "learned_everywhere kernel:cubic",
-)
+    "cc_probe_drain", "ever_delay:rm_ms=40", "fourcp_fixed", "fourcp_auto:pftk=1", "fourcp_fixed:rate_based=1",
+    "fourcp_fixed kernel:cubic", BAD_CASE, "learned_everywhere", "learned_everywhere kernel:cubic",
+)  # fmt: skip
 
 
 def scenario(case: str) -> LiveScenario:

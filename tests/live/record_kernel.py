@@ -37,14 +37,9 @@ rtt_s = quantity("--rtt", options.rtt, SECONDS)
 bdp_bytes = rate_mbps * MBPS_IN_BPS * rtt_s
 buffer_bytes = positive("--buffer", options.buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))
 scenario = record_scenario(
-    options.cc,
-    rate_mbps=rate_mbps,
-    rtt_ms=1e3 * rtt_s,
-    buffer_bytes=buffer_bytes,
-    duration_s=quantity("--duration", options.duration, SECONDS),
-    stagger_s=stagger_s,
-    thinning=parse_thinning(options.thin),
-)
+    options.cc, rate_mbps=rate_mbps, rtt_ms=1e3 * rtt_s, buffer_bytes=buffer_bytes,
+    duration_s=quantity("--duration", options.duration, SECONDS), stagger_s=stagger_s, thinning=parse_thinning(options.thin),
+)  # fmt: skip
 name = options.name or f"{'+'.join(options.cc)}/{rate_mbps:g}/{buffer_bytes / bdp_bytes:g}"
 record = make_record(name, scenario, stagger_s, seed=options.virtual)
 append_record(options.out, record)

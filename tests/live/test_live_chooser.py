@@ -85,13 +85,11 @@ def test_it_chooses_as_in_the_engine() -> None:
     for seed in range(40):
         slot, number = seed % CHOICES, 2 + seed
         asked(choices, slot, number, seed)
-        assert chooser.serve() == 1
-        assert int(choices["answer"][slot]) >> 32 == number
+        assert chooser.serve() == 1 and int(choices["answer"][slot]) >> 32 == number
         position = int(choices["answer"][slot]) % 2**32
         assert position / WHOLE == pytest.approx(position_by_the_engine(choices[slot], shield()), abs=1e-5)
         found.append(position)
-    assert len(set(found)) > 10
-    assert chooser.serve() == 0
+    assert len(set(found)) > 10 and chooser.serve() == 0
 
 
 def test_a_decision_that_is_being_written_waits() -> None:
@@ -101,8 +99,7 @@ def test_a_decision_that_is_being_written_waits() -> None:
     choices["begun"][3] = 8
     assert chooser.serve() == 0
     choices["asked"][3] = 8
-    assert chooser.serve() == 1
-    assert int(choices["answer"][3]) >> 32 == 8
+    assert chooser.serve() == 1 and int(choices["answer"][3]) >> 32 == 8
 
 
 def test_random_positions_are_those_of_the_seed() -> None:
@@ -115,13 +112,11 @@ def test_random_positions_are_those_of_the_seed() -> None:
             chooser.serve()
             runs.append((seed, int(choices["answer"][0]) % 2**32))
     of = [[position for given, position in runs[29 * k : 29 * k + 29]] for k in range(3)]
-    assert of[0] == of[1] != of[2]
-    assert 0 <= min(of[0]) < WHOLE / 4 < 3 * WHOLE / 4 < max(of[0]) <= WHOLE
+    assert of[0] == of[1] != of[2] and 0 <= min(of[0]) < WHOLE / 4 < 3 * WHOLE / 4 < max(of[0]) <= WHOLE
 
 
 def test_choosers_are_named(refused, tmp_path: Path) -> None:
-    assert load_exported("learned_shield_u80").chooser == "user"
-    assert load_exported("shield:chooser=lo").chooser == "lo"
+    assert load_exported("learned_shield_u80").chooser == "user" and load_exported("shield:chooser=lo").chooser == "lo"
     with pytest.raises(ExportError, match="an environment chooses"):
         load_exported("shield:chooser=external")
     file = str(tmp_path / "x.c")
@@ -223,8 +218,7 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
     decided = records[records["asked"] > 0]
     assert set(decided["position"][decided["asked"] > said["answered"] + 2].tolist()) == {WHOLE // 2}
     assert len(set(decided["position"].tolist())) > 5 and (decided["lo"] <= decided["rate"]).all()
-    assert (decided["rate"] <= decided["hi"]).all()
-    assert chooser_of(os.getpid()) is None
+    assert (decided["rate"] <= decided["hi"]).all() and chooser_of(os.getpid()) is None
 
 
 @pytest.mark.live

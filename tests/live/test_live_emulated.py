@@ -56,15 +56,10 @@ def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             run_virtual(scenario("cc_qdel"), kernel=str(folder))
 
 
-@pytest.mark.parametrize(
-    ("sender", "words"),
-    [
-        ("learned_shield_u80", "no process chooses for a virtual kernel; set chooser: kernel"),
-        ("bbr3", "is no belief program"),
-        ("fourcp_auto:first_gain=0.1", "at most 0.000976562 fits 64 bits"),
-        ("kernel:vegas", "has no congestion control 'vegas'"),
-    ],
-)
+@pytest.mark.parametrize(("sender", "words"), [
+    ("learned_shield_u80", "no process chooses for a virtual kernel; set chooser: kernel"), ("bbr3", "is no belief program"),
+    ("fourcp_auto:first_gain=0.1", "at most 0.000976562 fits 64 bits"), ("kernel:vegas", "has no congestion control 'vegas'"),
+])  # fmt: skip
 def test_senders_that_cannot_run_are_told(sender: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     with pytest.raises(LiveError, match=f"flow 0: .*{words}"):
@@ -77,8 +72,7 @@ def test_the_packet_engine_agrees_with_the_record(case: str) -> None:
     kernel, engine = RECORD[case]["kernel"], programs.play_engine(case)
     for name, value in RECORD[case]["engine"].items():
         assert engine[name] == pytest.approx(value, rel=1e-3), name
-    assert kernel["kernel"].startswith("6.12")
-    assert kernel["latest_us"] < 1250
+    assert kernel["kernel"].startswith("6.12") and kernel["latest_us"] < 1250
     assert (abs(kernel["utilisation"] - engine["utilisation"]) <= 0.03) == ("rate_based" not in case)
 
 
@@ -96,5 +90,4 @@ def test_4cp_gives_way_in_a_bad_phase() -> None:
 @pytest.mark.parametrize("sender", ["cc_probe_drain", "learned_everywhere"])
 def test_equal_runs_are_equal(sender: str) -> None:
     first, again = (run_virtual(scenario(sender)) for _ in range(2))
-    assert first.summary()["hash"] == again.summary()["hash"]
-    assert first.valid
+    assert first.summary()["hash"] == again.summary()["hash"] and first.valid

@@ -108,8 +108,7 @@ def test_every_adversary_is_legal(model: str, name: str) -> None:
     numbers = [number for _, number in one.delivered()]
     assert numbers == sorted(numbers)
     dropped = int(one.memory.run["dropped_bytes"][0] / 1500)
-    assert dropped > 0
-    assert len(numbers) == len(arrivals_s) - dropped
+    assert dropped > 0 and len(numbers) == len(arrivals_s) - dropped
     if model == "cbr_delay":
         late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
         assert -1e-9 <= late.min() <= late.max() <= D_S + 5e-9
@@ -123,12 +122,9 @@ def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
     one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
     step_s, counts = 0.005, [1 + (7 * k) % 9 if k % 40 < 30 else 1 for k in range(200)]
     engine = CurveEngine(
-        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))],
-        model="ccac",
-        senders=[ExternalSender("given")],
-        adversary=load_jitter_adversary(one.scenario.flows[0].jitter),
-        record=True,
-    )
+        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))], model="ccac",
+        senders=[ExternalSender("given")], adversary=load_jitter_adversary(one.scenario.flows[0].jitter), record=True,
+    )  # fmt: skip
     number = 0
     for k, count in enumerate(counts):
         engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
@@ -155,12 +151,9 @@ def test_a_learned_adversary_sees_what_the_curve_engine_shows(tmp_path: Path) ->
     one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
     step_s, count, number, heard, services = 0.005, 6, 0, 0, []
     engine = CurveEngine(
-        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))],
-        model="ccac",
-        senders=[ExternalSender("given")],
-        adversary=player,
-        record=True,
-    )
+        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))], model="ccac",
+        senders=[ExternalSender("given")], adversary=player, record=True,
+    )  # fmt: skip
     for k in range(200):
         engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
         one.run((k + 0.5) * step_s)
@@ -338,8 +331,7 @@ def test_random_loss_is_that_of_the_seed() -> None:
         one.play(steady(0.002))
         runs.append([number for _, number in one.delivered()])
         assert_legal(one)
-    assert runs[0] == runs[1] != runs[2]
-    assert 0.1 < 1 - len(runs[0]) / 450 < 0.3
+    assert runs[0] == runs[1] != runs[2] and 0.1 < 1 - len(runs[0]) / 450 < 0.3
 
 
 @pytest.mark.parametrize(
@@ -356,8 +348,7 @@ def test_who_made_it_late(tmp_path: Path, jump_s: float, queued_ns: int | None, 
         run["turn_late_s"], run["jump_s"], run["queued_s"] = 0.008, jump_s, 0.005
         judge_turn(one.memory, 1.0)
     counts = dict(zip(STALLS, one.memory.stalls["count"].tolist(), strict=True))
-    assert counts == {**dict.fromkeys(STALLS, 0), blamed: 1}
-    assert one.memory.stalls["longest_s"].max() == 0.008
+    assert counts == {**dict.fromkeys(STALLS, 0), blamed: 1} and one.memory.stalls["longest_s"].max() == 0.008
     assert (run["turn_late_s"][0], run["jump_s"][0]) == (0.0, 0.0)
 
 

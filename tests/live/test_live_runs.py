@@ -60,22 +60,16 @@ def utilisation(result: LiveResult) -> float:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(
-    ("cca", "device"),
-    [
-        ("cubic", "tun"),
-        pytest.param("bbr", "tun", marks=pytest.mark.slow),
-        pytest.param("cubic", "packet", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("cca", "device"), [
+    ("cubic", "tun"), pytest.param("bbr", "tun", marks=pytest.mark.slow), pytest.param("cubic", "packet", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_kernel_fills_the_link(cca: str, device: str) -> None:
     if cca not in available_controls():
         pytest.skip(f"this kernel has no {cca}")
     if device == "tun" and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         pytest.skip("no access to /dev/net/tun")
     result = run(wanted(f"kernel:{cca}", device=device))
-    assert result.header["device"] == device
-    assert 0.9 < utilisation(result) <= 1.001
+    assert result.header["device"] == device and 0.9 < utilisation(result) <= 1.001
     trace = result.trace()
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
@@ -100,13 +94,11 @@ def test_finite_flows_end_and_stopped_flows_are_silent() -> None:
     ]
     result = run({**wanted("kernel:reno"), "flows": flows, "warmup_s": 0, "duration_s": 2.5})
     done_s = result.summary()["flows"][0]["finished_s"]
-    assert done_s is not None
-    assert 0.1 < done_s < 1.0
+    assert done_s is not None and 0.1 < done_s < 1.0
     log = result.run.packet_log
     assert log is not None
     sent_s = log["time_s"][(log["flow"] == 1) & (log["event"] == EVENTS.index("send"))]
-    assert 0.5 <= sent_s.min() < 0.6
-    assert sent_s.max() < 1.6
+    assert 0.5 <= sent_s.min() < 0.6 and sent_s.max() < 1.6
     sent = (log["flow"] == 0) & (log["event"] == EVENTS.index("send"))
     assert int(sent.sum()) >= 100
 
@@ -182,12 +174,9 @@ def test_command_line(tmp_path: Path) -> None:
     """Summary, trace, and a checker that accepts it."""
     (tmp_path / "short.yaml").write_text(json.dumps({**wanted("kernel:reno"), "duration_s": 1.5}), encoding="utf-8")
     done = subprocess.run(
-        [*COMMAND, "short.yaml", "-s", f"tries={TRIES}", "--json", "--trace", "run.npz"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [*COMMAND, "short.yaml", "-s", f"tries={TRIES}", "--json", "--trace", "run.npz"], cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
     summary = json.loads(done.stdout)
     assert done.returncode == (0 if summary["valid"] else 1)
     assert {"flows", "links", "emulator", "valid", "why_not_valid"} <= set(summary)
@@ -206,9 +195,7 @@ def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
     data = wanted("cc_probe_drain", duration_s=4, warmup_s=2, flow={"jitter": jitter} if jitter else {})
     result = run(data)
     recording = result.recordings[0]
-    assert recording is not None
-    assert len(result.beliefs(0)) > 1000
-    assert recording.difference() is None
+    assert recording is not None and len(result.beliefs(0)) > 1000 and recording.difference() is None
     if not jitter:
         simulated = simulate_live(read_live_scenario(data)).summary["links"][0]["utilisation"]
         assert utilisation(result) == pytest.approx(simulated, abs=0.03)
@@ -223,15 +210,12 @@ def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     loading = [*COMMAND, "load", "cc_qdel", "-s", f"name={name}"]
     process = subprocess.Popen(loading, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(f"loaded {name};")
+        assert process.stdout is not None and process.stdout.readline().startswith(f"loaded {name};")
         assert name in available_controls()
         second = command(tmp_path, *loading)
-        assert second.returncode == 2
-        assert f"a congestion control named {name} is loaded already" in second.stderr
+        assert second.returncode == 2 and f"a congestion control named {name} is loaded already" in second.stderr
         assert run_live(wanted(f"kernel:{name}", duration_s=1.2)).run.events > 100
     finally:
         process.kill()
         process.wait()
-    assert wait_for(lambda: name not in available_controls(), 60)
-    assert list(tmp_path.iterdir()) == []
+    assert wait_for(lambda: name not in available_controls(), 60) and list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import errno
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,59 +53,39 @@ def data(link: dict[str, Any] | None = None, flow: dict[str, Any] | None = None,
     return {"links": [{**LINK, **(link or {})}], "flows": [{**FLOW, **(flow or {})}], "duration_s": 2, **more}
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
-        (
-            data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}),
-            "flows.0.workload.kind 'web' is not emulated",
-        ),
-        (data(link={"rate_mbps": 5000}), "at most 1000 is"),
-        (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
-        (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"),
-        (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
-        (data(log_s=1e-5), "log_s 1e-05 is not emulated; at least 0.001 is"),
-        (
-            {**data(), "flows": [{**FLOW, "jitter": {**BOX, "adversary": "network_drain"}}] * 2},
-            "flows.0.jitter.adversary: network_drain was trained on another number of flows than 2",
-        ),
-        (
-            data(flow={"jitter": {**BOX, "adversary": "network_drain"}}, steps_per_rtt=16),
-            "steps_per_rtt 16 is not emulated; with a learned adversary 8 is",
-        ),
-        (data(flow={"jitter": BOX, "loss_rate": 0.1}, model="ccac"), "flows.0.loss_rate 0.1 is not emulated; 0 is in ccac"),
-        (data(flow={"receiver": {"quick_acks": 9}}), "flows.0.receiver.quick_acks 9 is not emulated; the kernel decides"),
-        (data(flow={"recovery": "rack"}), "flows.0.recovery is not emulated; leave it out"),
-        (data(flow={"reordering": {"share": 0.1, "extra_ms": 1}}), "flows.0.reordering is not emulated; leave it out"),
-        (data(model="ccac"), "model ccac needs jitter of kind adversary"),
-        (data(flow={"sender": "kernel:"}), "the kernel's names have 1 to 15 letters"),
-        (data(flow={"sender": "kernel:no/such"}), "the kernel's names have 1 to 15 letters"),
-        ({**data(), "links": [LINK, {**LINK, "name": "b"}]}, "one link is"),
-        ({**data(), "flows": [FLOW] * 17}, "at most 16 are"),
-        (
-            {**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "jitter": {**BOX, "adversary": "batch"}}]},
-            "different adversaries",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
+    (data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}), "flows.0.workload.kind 'web' is not emulated"),
+    (data(link={"rate_mbps": 5000}), "at most 1000 is"), (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
+    (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"), (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
+    (data(log_s=1e-5), "log_s 1e-05 is not emulated; at least 0.001 is"),
+    (
+        {**data(), "flows": [{**FLOW, "jitter": {**BOX, "adversary": "network_drain"}}] * 2},
+        "flows.0.jitter.adversary: network_drain was trained on another number of flows than 2",
+    ),
+    (
+        data(flow={"jitter": {**BOX, "adversary": "network_drain"}}, steps_per_rtt=16),
+        "steps_per_rtt 16 is not emulated; with a learned adversary 8 is",
+    ),
+    (data(flow={"jitter": BOX, "loss_rate": 0.1}, model="ccac"), "flows.0.loss_rate 0.1 is not emulated; 0 is in ccac"),
+    (data(flow={"receiver": {"quick_acks": 9}}), "flows.0.receiver.quick_acks 9 is not emulated; the kernel decides"),
+    (data(flow={"recovery": "rack"}), "flows.0.recovery is not emulated; leave it out"),
+    (data(flow={"reordering": {"share": 0.1, "extra_ms": 1}}), "flows.0.reordering is not emulated; leave it out"),
+    (data(model="ccac"), "model ccac needs jitter of kind adversary"),
+    (data(flow={"sender": "kernel:"}), "the kernel's names have 1 to 15 letters"),
+    (data(flow={"sender": "kernel:no/such"}), "the kernel's names have 1 to 15 letters"),
+    ({**data(), "links": [LINK, {**LINK, "name": "b"}]}, "one link is"), ({**data(), "flows": [FLOW] * 17}, "at most 16 are"),
+    ({**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "jitter": {**BOX, "adversary": "batch"}}]}, "different adversaries"),
+])  # fmt: skip
 def test_what_is_not_emulated_is_named(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(LiveError) as caught:
+    with pytest.raises(LiveError, match=f"^live: .*{re.escape(words)}"):
         read_live_scenario(given)
-    assert words in str(caught.value)
-    assert str(caught.value).startswith("live: ")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        data(model="strong"),
-        data(device="wire"),
-        data(packets_per_burst=-1),
-        data(steps_per_rtt=0),
-        data(flow={"jitter": {**BOX, "adversary": "nobody"}}),
-    ],
-)
+@pytest.mark.parametrize("given", [
+    data(model="strong"), data(device="wire"), data(packets_per_burst=-1), data(steps_per_rtt=0),
+    data(flow={"jitter": {**BOX, "adversary": "nobody"}}),
+])  # fmt: skip
 def test_bad_values_are_input_errors(given: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         read_live_scenario(given)
@@ -127,11 +108,9 @@ def test_controls_are_without_jitter_and_with_swapped_roles() -> None:
 
 def test_beside_runs_the_engine_that_simulates_it() -> None:
     packets = simulate_live(read_live_scenario(data())).summary
-    assert packets["engine"] == "packet"
-    assert packets["flows"][0]["sender"] == "reno:prr=1"
+    assert (packets["engine"], packets["flows"][0]["sender"]) == ("packet", "reno:prr=1")
     tokens = simulate_live(read_live_scenario(data(flow={"jitter": BOX}, model="ccac"))).summary
-    assert tokens["engine"] == "curve"
-    assert 0.2 < tokens["links"][0]["utilisation"] <= 1.1
+    assert tokens["engine"] == "curve" and 0.2 < tokens["links"][0]["utilisation"] <= 1.1
     with pytest.raises(LiveError, match="nothing simulates 'kernel:nobody'"):
         simulate_live(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
 
@@ -143,8 +122,7 @@ def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
     file = tmp_path / "cem.moves.npz"
     stored.save(file)
     again = load_moves(file)
-    assert np.array_equal(again.moves, stored.moves)
-    assert again.header == stored.header
+    assert np.array_equal(again.moves, stored.moves) and again.header == stored.header
     scenario = attack_scenario("kernel:reno", file)
     assert (scenario.model, scenario.warmup_s, scenario.duration_s) == ("ccac", pytest.approx(2.4), pytest.approx(4.8))
     assert simulate_live(scenario).summary["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
@@ -152,28 +130,28 @@ def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
     assert (calm.model, calm.flows[0].jitter.kind) == ("cbr_delay", "none")
 
 
-@pytest.mark.parametrize("damage", ["shape", "range", "header", "truncated", "extra", "text"])
+DAMAGE: dict[str, Any] = {
+    "shape": lambda arrays: {"moves": arrays["moves"][:, :3].copy()},
+    "range": lambda arrays: {"moves": arrays["moves"] + 1.5},
+    "header": lambda arrays: {"header": np.frombuffer(b'{"format": "ccenv-moves", "version": 2}', np.uint8)},
+    "extra": lambda arrays: {"more": arrays["moves"]},
+    "truncated": lambda content: content[:-40],
+    "text": lambda content: b"moves",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_forged_moves_are_refused(tmp_path: Path, damage: str) -> None:
-    file = tmp_path / "x.moves.npz"
+    file, change = tmp_path / "x.moves.npz", DAMAGE[damage]
     good = shipped_moves()["reno"]
-    with np.load(good) as content:
-        arrays = {name: content[name] for name in content.files}
-    if damage == "shape":
-        arrays["moves"] = arrays["moves"][:, :3].copy()
-    elif damage == "range":
-        arrays["moves"] = arrays["moves"] + 1.5
-    elif damage == "header":
-        arrays["header"] = np.frombuffer(b'{"format": "ccenv-moves", "version": 2}', np.uint8)
-    elif damage == "extra":
-        arrays["more"] = arrays["moves"]
-    np.savez(file, **arrays)
-    if damage == "truncated":
-        file.write_bytes(file.read_bytes()[:-40])
-    elif damage == "text":
-        file.write_text("moves", encoding="utf-8")
-    with pytest.raises(CcenvError) as caught:
+    if damage in ("truncated", "text"):
+        file.write_bytes(change(good.read_bytes()))
+    else:
+        with np.load(good) as content:
+            arrays = {name: content[name] for name in content.files}
+        np.savez(file, **(arrays | change(arrays)))
+    with pytest.raises(CcenvError, match=r"\A[^\n]*\Z"):
         load_moves(file)
-    assert "\n" not in str(caught.value)
 
 
 def test_every_sender_of_the_suite_has_moves() -> None:
@@ -188,8 +166,7 @@ def test_the_suite_makes_a_record() -> None:
     assert [one["sender"] for one in shipped_record()["rows"]] == list(SENDERS)
     row = shipped_record()["rows"][0]
     record = run_suite(SENDERS[:2], play=lambda sender, file: {"tries": {"live": 1, "calm": 2}, **row, "sender": sender})
-    assert [one["sender"] for one in record["rows"]] == list(SENDERS[:2])
-    assert record["suite"] == SUITE
+    assert [one["sender"] for one in record["rows"]] == list(SENDERS[:2]) and record["suite"] == SUITE
     with pytest.raises(UnknownNameError):
         run_suite(["nobody"])
 
@@ -202,36 +179,24 @@ def result(late_s: float = 1e-4, overruns: int = 0, rows: int = 0, who: int = MA
     flows = np.zeros(1, FLOW_DTYPE)
     flows["finished_s"] = np.inf
     arrays = {
-        "run": run,
-        "flows": flows,
-        "flow_log": np.zeros((201, 1), [(name, "<f8") for name in FLOW_LOG]),
-        "link_log": np.zeros((201, 1), [(name, "<f8") for name in LINK_LOG]),
-        "events": np.zeros((0, EVENT_STRIDE)),
-        "errors": np.array([10, 50, 900]),
-        "error_counts": np.array([50, 49, 1]),
-        "stalls": np.zeros(len(STALLS), STALL_DTYPE),
+        "run": run, "flows": flows, "flow_log": np.zeros((201, 1), [(name, "<f8") for name in FLOW_LOG]),
+        "link_log": np.zeros((201, 1), [(name, "<f8") for name in LINK_LOG]), "events": np.zeros((0, EVENT_STRIDE)),
+        "errors": np.array([10, 50, 900]), "error_counts": np.array([50, 49, 1]), "stalls": np.zeros(len(STALLS), STALL_DTYPE),
         "tokens": np.zeros(1),
-    }
+    }  # fmt: skip
     if late_s > wanted.limit_s:
         arrays["stalls"][who] = (1, late_s)
     header = {
-        "device": "tun",
-        "privileges": "root",
-        "realtime": True,
-        "kernel": "6.18",
-        "busy_share": 0.1,
-        "wall_s": 2.0,
-        "device_drops": 0,
-        "steal_s": 0.25,
-    }
+        "device": "tun", "privileges": "root", "realtime": True, "kernel": "6.18", "busy_share": 0.1, "wall_s": 2.0,
+        "device_drops": 0, "steal_s": 0.25,
+    }  # fmt: skip
     return LiveResult.of(wanted, header, arrays, [None])
 
 
 def test_a_punctual_run_is_valid() -> None:
     punctual = result()
-    assert punctual.valid
     summary = punctual.summary()
-    assert (summary["valid"], summary["why_not_valid"]) == (True, [])
+    assert (punctual.valid, summary["valid"], summary["why_not_valid"]) == (True, True, [])
     assert (summary["emulator"]["stalls"], summary["emulator"]["try"]) == ({}, 1)
     histogram = {"10": 50, "100": 49, "1000": 1}
     assert summary["emulator"]["release_error_us"] == {"p50": 10.0, "p99": 50.0, "max": 100.0, "histogram": histogram}
@@ -253,33 +218,24 @@ def test_late_runs_are_tried_again_and_told(monkeypatch: pytest.MonkeyPatch) -> 
     made += [result(0.018), result(0.02)]
     assert valid_run(wanted, 2).summary()["valid"] is False
     made += [result(rows=5)]
-    assert len(valid_run(wanted).earlier) == 0
-    assert made == []
+    assert len(valid_run(wanted).earlier) == len(made) == 0
     assert [count_tries(read_live_scenario(data(duration_s=seconds))) for seconds in (1, 40, 121)] == [12, 3, 1]
     with pytest.raises(InputError, match="at least 1, not 0"):
         valid_run(wanted, 0)
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "words"),
-    [
-        ({"late_s": 0.018}, "packets were written up to 18 ms late (limit 1.25 ms); other processes held the core; the machine"),
-        ({"late_s": 0.0078, "who": HOST}, "packets were written up to 7.8 ms late (limit 1.25 ms); the host took the core for 7"),
-        ({"late_s": 0.0078, "who": BACKLOG}, "more was due at once than this machine writes"),
-        ({"late_s": 0.0078, "who": UNKNOWN}, "the machine was busy, or its host"),
-        ({"overruns": 3}, "3 packets found no room"),
-        ({"rows": 5}, "the packet log was full; 5 rows are missing"),
-    ],
-)
+@pytest.mark.parametrize(("spoilt", "words"), [
+    ({"late_s": 0.018}, "packets were written up to 18 ms late (limit 1.25 ms); other processes held the core; the machine"),
+    ({"late_s": 0.0078, "who": HOST}, "packets were written up to 7.8 ms late (limit 1.25 ms); the host took the core for 7"),
+    ({"late_s": 0.0078, "who": BACKLOG}, "more was due at once than this machine writes"),
+    ({"late_s": 0.0078, "who": UNKNOWN}, "the machine was busy, or its host"), ({"overruns": 3}, "3 packets found no room"),
+    ({"rows": 5}, "the packet log was full; 5 rows are missing"),
+])  # fmt: skip
 def test_a_spoilt_run_says_why(spoilt: dict[str, Any], words: str) -> None:
     run = result(**spoilt)
-    assert not run.valid
-    assert words in " ".join(run.why_not_valid)
-
-
-def test_only_programs_have_beliefs() -> None:
+    assert not run.valid and words in " ".join(run.why_not_valid)
     with pytest.raises(InputError, match="no program that this run loaded"):
-        result().beliefs(0)
+        run.beliefs(0)
 
 
 def test_records_are_added_line_by_line(tmp_path: Path) -> None:
@@ -289,7 +245,6 @@ def test_records_are_added_line_by_line(tmp_path: Path) -> None:
     assert [one["name"] for one in read_records(file)] == ["a", "b"]
     with pytest.raises(InputError, match="has a record 'a' already"):
         append_record(file, {"name": "a", "cc": ["reno"]})
-    assert len(read_records(file)) == 2
     append_record(file, {"name": "a", "cc": ["reno"], "seed": 1})
     append_record(file, {"name": "c/r2", "cc": ["bbr"]})
     assert list(read_cases(file)) == ["a", "b", "c"]
@@ -308,6 +263,8 @@ def test_thinned_acks_of_records() -> None:
     path = {"rate_mbps": 6, "rtt_ms": 120, "buffer_bytes": 9e4, "duration_s": 2}
     with pytest.raises(InputError, match="ACKs of flow 2 are to be thinned; the record has flows 0 to 1"):
         record_scenario(["reno", "reno"], **path, thinning={2: 4})
+    with pytest.raises(InputError, match="at least one congestion control"):
+        record_scenario([], **path)
     thinned = record_scenario(["reno", "cubic"], **path, thinning={1: 4})
     assert [flow.receiver.ack_every for flow in thinned.flows] == [1, 4]
     assert scenario_of({"cc": ["reno", "cubic"], **path, "stagger_s": 0.0, "ack_thinning": "1:4"}) == thinned
@@ -344,12 +301,8 @@ def refuse(number: int) -> Any:
 def test_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spaces, "_open_tun_ends", refuse(errno.EACCES))
     monkeypatch.setattr(spaces, "_open_packet_ends", refuse(errno.EPERM))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refused, match=r"^/dev/net/tun .*Permission denied.*AF_PACKET.*Operation not permitted\); run as root"):
         worker._run(REQUEST, "root")
-    assert str(caught.value) == (
-        "/dev/net/tun cannot be opened (Permission denied, and AF_PACKET neither: Operation not permitted); "
-        "run as root, or: sudo chmod 0666 /dev/net/tun"
-    )
 
 
 def test_no_user_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,47 +316,28 @@ def test_no_user_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", ["5.15.0-91-generic", "6.3.13", "weird"])
 def test_old_kernel(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(platform, "release", lambda: version)
-    with pytest.raises(LiveError) as caught:
+    with pytest.raises(LiveError, match=rf"^live: this kernel is {version}.* needs Linux 6\.4 and BTF"):
         require_bpf()
-    assert str(caught.value).startswith(f"live: this kernel is {version}")
-    assert str(caught.value).endswith("loading programs needs Linux 6.4 and BTF (/sys/kernel/btf/vmlinux)")
 
 
-def test_no_type_information(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(requirements, "BTF", tmp_path / "vmlinux")
-    assert requirements._kernel().found == f"this kernel is {platform.release()} without BTF"
-
-
-@pytest.mark.parametrize(
-    ("held", "words"), [(0, "CAP_BPF and CAP_PERFMON not held"), (1 << 39, "CAP_PERFMON not held"), (1 << 38, "CAP_BPF not held")]
-)
-def test_missing_capabilities(monkeypatch: pytest.MonkeyPatch, held: int, words: str) -> None:
-    monkeypatch.setattr(requirements, "capabilities", lambda: held)
-    need = requirements._capabilities()
-    assert (need.ok, need.found) == (False, words)
-    assert need.advice == "run as root, or let root load: sudo ccenv live load PROGRAM"
+@pytest.mark.parametrize(("name", "value", "need", "found", "advice"), [
+    ("BTF", Path("/no/vmlinux"), "_kernel", f"this kernel is {platform.release()} without BTF", ""),
+    ("capabilities", lambda: 0, "_capabilities", "CAP_BPF and CAP_PERFMON not held", "sudo ccenv live load PROGRAM"),
+    ("capabilities", lambda: 1 << 39, "_capabilities", "CAP_PERFMON not held", "sudo ccenv live load PROGRAM"),
+    ("capabilities", lambda: 1 << 38, "_capabilities", "CAP_BPF not held", "sudo ccenv live load PROGRAM"),
+    ("find_compiler", lambda: None, "_compiler", "no compiler for BPF", "apt install clang"),
+    ("LIBRARY", "libnosuch.so.1", "_library", "no libnosuch.so.1", "apt install libbpf1"),
+])  # fmt: skip
+def test_what_is_missing_is_named_with_its_remedy(monkeypatch, name, value, need, found, advice) -> None:
+    monkeypatch.setattr(requirements, name, value)
+    told = getattr(requirements, need)()
+    assert (told.ok, told.found) == (False, found) and advice in told.advice
 
 
 def test_a_program_without_the_right_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "bpf_needs", lambda: [Needs("BPF privileges", False, "CAP_BPF not held", "run as root")])
-    with pytest.raises(LiveError) as caught:
+    with pytest.raises(LiveError, match=r"^live: flow 0: loading cc_qdel needs CAP_BPF .*`sudo ccenv live load cc_qdel`"):
         make_senders(scenario("cc_qdel"))
-    assert str(caught.value) == (
-        "live: flow 0: loading cc_qdel needs CAP_BPF and CAP_PERFMON; run `sudo ccenv live load cc_qdel` in another terminal, "
-        "or as root"
-    )
-
-
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "find_compiler", lambda: None)
-    need = requirements._compiler()
-    assert (need.ok, need.found) == (False, "no compiler for BPF")
-    assert need.advice == "apt install clang (version 12 or newer), or pip install ziglang"
-
-
-def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "LIBRARY", "libnosuch.so.1")
-    assert requirements._library() == Needs("BPF loader", False, "no libnosuch.so.1", "apt install libbpf1")
 
 
 def test_what_the_verifier_said_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -425,29 +359,19 @@ def test_the_kernel_refuses_what_leaves_its_memory() -> None:
     good = export_bpf(shipped_program("cc_qdel"), name=name)
     bad = good.replace("f->served[n & MASK] = f->delivered;", "f->served[n] = f->delivered;")
     assert bad != good
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal, match=f"^live: the kernel refused {name}: ") as caught:
         Program(name, compile_bpf(bad))
-    assert str(caught.value).startswith(f"live: the kernel refused {name}: ")
     assert "BEGIN PROG LOAD LOG" in caught.value.log
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["live", "nosuch"], "live scenario 'nosuch'"),
-        (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
-        (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
-        (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
-        (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["live", "nosuch"], "live scenario 'nosuch'"),
+    (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
+    (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
+    (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
+    (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
+])  # fmt: skip
 def test_the_command_line_says_it_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
     assert cli.main(arguments) == 2
     told = capsys.readouterr().err.strip()
-    assert words in told
-    assert told.startswith("ccenv: error: ")
-
-
-def test_a_record_needs_senders() -> None:
-    with pytest.raises(InputError, match="at least one congestion control"):
-        record_scenario([], rate_mbps=10, rtt_ms=40, buffer_bytes=1e5, duration_s=5)
+    assert words in told and told.startswith("ccenv: error: ")

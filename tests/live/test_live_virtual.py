@@ -68,8 +68,7 @@ def test_run_is_described_in_nanoseconds(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(virtual, "require_virtual", lambda: None)
     data = wanted("vegas", flow={"start_s": 0.5, "stop_s": 1.5, "workload": {"kind": "finite", "size_bytes": 3000}})
     head, flow = virtual.describe_run(read_live_scenario(data), ["vegas"]).splitlines()
-    assert head.split()[0] == "2000000000"
-    assert flow == "vegas 500000000 1500000000 2896"
+    assert head.split()[0] == "2000000000" and flow == "vegas 500000000 1500000000 2896"
     with pytest.raises(LiveError, match="no congestion control 'reno'; it has vegas"):
         virtual.require_controls(["reno"])
 
@@ -94,8 +93,7 @@ def test_what_is_missing_is_told(missing: str | None, told: str, tmp_path: Path,
 @pytest.mark.usefixtures("_kernel")
 def test_equal_runs_are_equal_and_legal() -> None:
     first, again, other = (play("cubic", "bbr", seed=seed) for seed in (0, 0, 1))
-    assert first.summary()["hash"] == again.summary()["hash"] != other.summary()["hash"]
-    assert first.valid
+    assert first.summary()["hash"] == again.summary()["hash"] != other.summary()["hash"] and first.valid
     trace = first.trace()
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
     assert sum(first.summary()["shares"]) == pytest.approx(1)
@@ -106,8 +104,7 @@ def test_reno_halves_its_window() -> None:
     result = play("reno", duration_s=10, warmup_s=4)
     window = result.run.flow_log["cwnd_bytes"][40:, 0] / 1500
     full = 2 * 10e6 / 8 * 0.02 / 1500
-    assert np.isclose(window.max(), full, atol=3)
-    assert np.isclose(window.min(), full / 2, atol=3)
+    assert np.isclose(window.max(), full, atol=3) and np.isclose(window.min(), full / 2, atol=3)
 
 
 @pytest.mark.slow
@@ -121,8 +118,7 @@ def test_every_control_sends() -> None:
 def test_moves_act_on_the_kernel() -> None:
     jitter = {"kind": "adversary", "max_s": 0.02, "adversary": "hoard"}
     result = play("reno", model="ccac", flow={"jitter": jitter})
-    assert result.valid
-    assert result.summary()["links"][0]["utilisation"] > 0.1
+    assert result.valid and result.summary()["links"][0]["utilisation"] > 0.1
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -136,8 +132,7 @@ def test_folders_and_guests_that_cannot_be_are_told(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC))
     need = virtual._find_folder()
-    assert not need.ok
-    assert "mounted noexec" in need.found
+    assert not need.ok and "mounted noexec" in need.found
     (tmp_path / "console").write_text("Booting\nccenv: /tcp_nv.ko: No such file or directory\nreboot: System halted\n")
     for code, told in (
         (virtual.NO_PERSONALITY, "allow the system call personality"),
@@ -166,8 +161,7 @@ def test_search_against_the_kernel_is_legal_and_resumes(tmp_path: Path, capsys: 
     found, again = outcomes
     assert found["legal"] is found["valid"] is True
     assert found["live"] == found["worst_utilisation"] == min(one["worst_utilisation"] for one in found["by_adversary"].values())
-    assert found["live"] < 0.8 < found["calm"]
-    assert found["simulated"] == pytest.approx(found["live"], abs=0.2)
+    assert found["live"] < 0.8 < found["calm"] and found["simulated"] == pytest.approx(found["live"], abs=0.2)
     assert found["by_adversary"] == again["by_adversary"]  # with the seconds of the first: nothing was played again
     for wrong, told in (("runs=2", "take at least 14"), ("adversaries=mutation", "unknown search against a kernel 'mutation'")):
         refused(["live", "attack", "reno", "--virtual", "-s", wrong], told)
@@ -210,15 +204,10 @@ def test_suite_plays_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         refused(["bench", "run", name, "-s", "half_width=0"], "leave out -s half_width")
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"utilisation": "x"}, "utilisation"),
-        ({"queue": 1e300}, "queue"),
-        ({"loss": None}, "loss"),
-        ({"shares": [0.5]}, "the run 'alone/reno/0' has 1 shares; its flows are 1"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "words"), [
+    ({"utilisation": "x"}, "utilisation"), ({"queue": 1e300}, "queue"), ({"loss": None}, "loss"),
+    ({"shares": [0.5]}, "the run 'alone/reno/0' has 1 shares; its flows are 1"),
+])  # fmt: skip
 def test_damaged_records_are_told(
     tmp_path: Path, changed: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,8 +216,7 @@ def test_damaged_records_are_told(
     (tmp_path / "record.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["bench", "run", "kernel-v1", "--only", "alone/reno/0", "--out", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "record.json" in line
-    assert words in line
+    assert "record.json" in line and words in line
 
 
 def test_shipped_runs_are_of_the_cases() -> None:
@@ -247,12 +235,9 @@ def test_switches_move_the_cases_outside() -> None:
     record = json.loads(kernel_switches.FILE.read_text(encoding="utf-8"))
     outside = {case: suite.beyond(changes[""]) for case, changes in record.items()}
     assert outside == {
-        "small/bbr": ["loss"],
-        "deep/vegas": ["queue"],
-        "late/bbr+bbr": ["shares"],
-        "attacked/vegas": ["queue"],
+        "small/bbr": ["loss"], "deep/vegas": ["queue"], "late/bbr+bbr": ["shares"], "attacked/vegas": ["queue"],
         "attacked/hybla": ["utilisation", "queue"],
-    }
+    }  # fmt: skip
     assert {case for case, changes in record.items() if suite.beyond(changes["quick_ack: true"])} == {"small/bbr"}
     assert suite.beyond(record["small/bbr"]["packets_per_burst: 1"]) == []
     for case, changes in kernel_switches.CHANGES.items():

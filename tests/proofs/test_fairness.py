@@ -31,13 +31,9 @@ from ccenv.proofs.theorems.fairness.tables import log_bounds
 DATA = Path(__file__).parents[2] / "docs" / "data"
 FAST = "ever_delay_eighth_fast"
 BEYOND = (
-    "ever_delay_full_fast",
-    "ever_delay_tokens",
-    "ever_delay_tokens_full",
-    "ever_delay_unlike",
-    "ever_delay_any_rm",
+    "ever_delay_full_fast", "ever_delay_tokens", "ever_delay_tokens_full", "ever_delay_unlike", "ever_delay_any_rm",
     "ever_delay_shield_wide",
-)
+)  # fmt: skip
 
 
 def test_shipped_designs_have_certificates():
@@ -48,11 +44,9 @@ def test_a_proof_and_its_check(tmp_path):
     pytest.importorskip("z3")
     told = prove(SHIPPED[FAST], tmp_path, name=FAST)
     assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
-    assert told["ratio"] <= 1.4
-    assert told["utilisation"] == 0.5
+    assert told["ratio"] <= 1.4 and told["utilisation"] == 0.5
     certificate = read_fair(tmp_path / f"{FAST}.fairness.json")
-    assert check_fair(certificate).verdict == "confirmed"
-    assert told["queries"] == len(certificate.queries)
+    assert check_fair(certificate).verdict == "confirmed" and told["queries"] == len(certificate.queries)
     for place in range(1, 7):
         assert f"({place})" in told["sentence"]
 
@@ -62,25 +56,20 @@ def test_the_command(answer, tmp_path, monkeypatch):
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     given = [f"--set={name}={value}" for name, value in SHIPPED[FAST].items()]
     told = answer(["verify", "theorem", "ever_delay", "--flows", "any", *given, "--json", "--out", str(tmp_path)])
-    assert told["verdict"] == "verified"
-    assert main(["certificate", "check", told["certificate"], "--json"]) == 0
+    assert told["verdict"] == "verified" and main(["certificate", "check", told["certificate"], "--json"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["ever_delay"], "--flows is missing"),
-        (["ever_delay", "--flows", "2"], "--flows is 2"),
-        (["cc_qdel", "--flows", "any"], "unknown sender with a theorem about any number of flows"),
-        (["ever_delay", "--flows", "any", "--grid"], "do not go with it"),
-        (["ever_delay", "--flows", "any", "--set", "fairness=1"], "fairness is 1; it must be 1.05 to 16"),
-        (["ever_delay", "--flows", "any", "--set", "fairnes=2"], "fairness"),
-        (["ever_delay", "--flows", "any", "--set", "jitter=1/4", "--set", "jitter=1"], "-s jitter is given twice"),
-        (["ever_delay", "--flows", "any", "--set", "jitter"], "of the form KEY=VALUE"),
-        (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
-        (["ever_delay", "--flows", "any", "--set", "early=0.5", "--set", "unlike=0.6"], "are more than 1 together"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["ever_delay"], "--flows is missing"), (["ever_delay", "--flows", "2"], "--flows is 2"),
+    (["cc_qdel", "--flows", "any"], "unknown sender with a theorem about any number of flows"),
+    (["ever_delay", "--flows", "any", "--grid"], "do not go with it"),
+    (["ever_delay", "--flows", "any", "--set", "fairness=1"], "fairness is 1; it must be 1.05 to 16"),
+    (["ever_delay", "--flows", "any", "--set", "fairnes=2"], "fairness"),
+    (["ever_delay", "--flows", "any", "--set", "jitter=1/4", "--set", "jitter=1"], "-s jitter is given twice"),
+    (["ever_delay", "--flows", "any", "--set", "jitter"], "of the form KEY=VALUE"),
+    (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
+    (["ever_delay", "--flows", "any", "--set", "early=0.5", "--set", "unlike=0.6"], "are more than 1 together"),
+])  # fmt: skip
 def test_bad_input_is_one_line(refused, arguments, words):
     pytest.importorskip("z3")
     refused(["verify", "theorem", *arguments], words)
@@ -108,8 +97,7 @@ def test_values():
     assert values_of({"jitter": "1/4", "gain": "2e-3"}) == {"jitter": 0.25, "gain": 0.002}
     design_number = Fraction(136)
     low, high = log_bounds(design_number)
-    assert low <= math.log(design_number) <= high
-    assert decimal(design_number / 1000) == "0.136"
+    assert low <= math.log(design_number) <= high and decimal(design_number / 1000) == "0.136"
 
 
 @pytest.mark.parametrize("flows", [2, 3, 30, 1000])
@@ -136,10 +124,8 @@ def test_attacks_from_the_edges_break_nothing(name, flows):
     bounds = certificate.bounds
     for mode in MODES:
         worst = play(rule, *edges(rule, max(2, 12 // flows), flows, random), 20, mode, random)
-        assert worst.ratio <= float(bounds.ratio)
-        assert worst.load >= float(bounds.utilisation)
-        assert worst.rtt <= float(bounds.rtt_rtts)
-        assert worst.beyond <= 1e-6
+        assert worst.ratio <= float(bounds.ratio) and worst.load >= float(bounds.utilisation)
+        assert worst.rtt <= float(bounds.rtt_rtts) and worst.beyond <= 1e-6
         assert worst.spread <= math.log(float(certificate.constants.spread))
 
 
@@ -173,18 +159,14 @@ def test_certificates_of_token_links_take_their_early_service_for_granted():
 TOKENS = "ever_delay:fairness=2.5,jitter_rtts=0.125,shares=100"
 
 
-@pytest.mark.parametrize(
-    ("spec", "arguments", "verdict", "reason"),
-    [
-        ("ever_delay", "--model cbr_delay --at-least 0.64", "verified", None),
-        ("ever_delay", "--model ideal --buffer 9", "verified", None),
-        (TOKENS, "--model ccac --at-least 0.49", "verified", None),
-        ("ever_delay", "--model cbr_delay --at-least 0.65", "unknown", "every f below 0.65"),
-        ("ever_delay", "--model cbr_delay --buffer 8", "unknown", "at least 8.7899"),
-        ("ever_delay", "--model cbr_delay --buffer small", "unknown", "at least 8.7899"),
-        ("ever_delay", "--model ccac", "unknown", "about cbr_delay"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "arguments", "verdict", "reason"), [
+    ("ever_delay", "--model cbr_delay --at-least 0.64", "verified", None),
+    ("ever_delay", "--model ideal --buffer 9", "verified", None), (TOKENS, "--model ccac --at-least 0.49", "verified", None),
+    ("ever_delay", "--model cbr_delay --at-least 0.65", "unknown", "every f below 0.65"),
+    ("ever_delay", "--model cbr_delay --buffer 8", "unknown", "at least 8.7899"),
+    ("ever_delay", "--model cbr_delay --buffer small", "unknown", "at least 8.7899"),
+    ("ever_delay", "--model ccac", "unknown", "about cbr_delay"),
+])  # fmt: skip
 def test_f_efficiency_follows_from_the_theorem(spec, arguments, verdict, reason, capsys):
     code = main(["verify", "property", spec, "--property", "f-efficient", *arguments.split(), "--json"])
     data = json.loads(capsys.readouterr().out)
@@ -199,20 +181,17 @@ def test_options_that_the_theorem_does_not_read_are_refused(capsys):
         assert f"leave out {option}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("spec", "path", "model", "broken"),
-    [
-        ("ever_delay:rm_ms=40", {}, "cbr_delay", ()),
-        ("ever_delay:rm_ms=40", {"buffer_bdp": 8.7}, "cbr_delay", ("(2) nothing is lost: the buffer holds 8.7 C U",)),
-        ("ever_delay", {}, "cbr_delay", ("(1) every flow knows Rm",)),
-        ("ever_delay:rm_ms=30", {}, "cbr_delay", ("(1) every flow knows Rm: rm_ms is 30",)),
-        ("ever_delay:rm_ms=40", {"jitter_ms": 80}, "cbr_delay", ("(1) jitter is at most 1 units: it is 2",)),
-        ("ever_delay:rm_ms=40", {"link_rate_mbps": 7}, "cbr_delay", ("(5) C/N is in [4, 400] Mbit/s: it is 3.5",)),
-        ("ever_delay:rm_ms=40", {}, "ccac", ("(2) the queue is work-conserving",)),
-        (f"{TOKENS},unit_ms=40", {"jitter_ms": 5}, "ccac", ()),
-        (f"{TOKENS},unit_ms=40", {"jitter_ms": 10}, "cbr_delay", ("(1) every flow knows Rm up", "(1) jitter is at most 0.125")),
-    ],
-)
+@pytest.mark.parametrize(("spec", "path", "model", "broken"), [
+    ("ever_delay:rm_ms=40", {}, "cbr_delay", ()),
+    ("ever_delay:rm_ms=40", {"buffer_bdp": 8.7}, "cbr_delay", ("(2) nothing is lost: the buffer holds 8.7 C U",)),
+    ("ever_delay", {}, "cbr_delay", ("(1) every flow knows Rm",)),
+    ("ever_delay:rm_ms=30", {}, "cbr_delay", ("(1) every flow knows Rm: rm_ms is 30",)),
+    ("ever_delay:rm_ms=40", {"jitter_ms": 80}, "cbr_delay", ("(1) jitter is at most 1 units: it is 2",)),
+    ("ever_delay:rm_ms=40", {"link_rate_mbps": 7}, "cbr_delay", ("(5) C/N is in [4, 400] Mbit/s: it is 3.5",)),
+    ("ever_delay:rm_ms=40", {}, "ccac", ("(2) the queue is work-conserving",)),
+    (f"{TOKENS},unit_ms=40", {"jitter_ms": 5}, "ccac", ()),
+    (f"{TOKENS},unit_ms=40", {"jitter_ms": 10}, "cbr_delay", ("(1) every flow knows Rm up", "(1) jitter is at most 0.125")),
+])  # fmt: skip
 def test_an_attack_tells_which_assumptions_its_network_breaks(spec, path, model, broken):
     """Time in steps and a start on an empty link always; the others where they are broken, each by one change."""
     network = make_path(**{"link_rate_mbps": 48, "rtt_ms": 40, "jitter_ms": 40, "buffer_bdp": 20, "n_flows": 2} | path)
@@ -230,8 +209,7 @@ def test_recorded_refutations_replay(name):
     arena = CurveArena(scene)
     replayed = arena.replay(Found(stored.adversary))
     assert replayed.value == pytest.approx(row["ratio"], rel=1e-6)
-    assert replayed.value > float(read_fair(shipped_fair()["ever_delay"]).bounds.ratio)
-    assert not arena.check(replayed.trace)
+    assert replayed.value > float(read_fair(shipped_fair()["ever_delay"]).bounds.ratio) and not arena.check(replayed.trace)
     assert any(line.startswith("(2) nothing is lost") for line in row["broken"])
 
 

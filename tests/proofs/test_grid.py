@@ -148,15 +148,10 @@ def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
         assert check_trace(trace) == [] and flow.jitter_s == pytest.approx(2 * flow.rtt_s)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--set", "f=1/2"], "goes with --grid"),
-        (["-s", "cells=2:1", "--set", "f"], "KEY=VALUE"),
-        (["-s", "cells=2:1", "--set", "h=1"], "unknown setting 'h'"),
-        (["-s", "cells=2:1", "--set", "f=x"], "not a number"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    (["--set", "f=1/2"], "goes with --grid"), (["-s", "cells=2:1", "--set", "f"], "KEY=VALUE"),
+    (["-s", "cells=2:1", "--set", "h=1"], "unknown setting 'h'"), (["-s", "cells=2:1", "--set", "f=x"], "not a number"),
+])  # fmt: skip
 def test_constants_that_are_none_are_refused_in_one_line(given, said, refused) -> None:
     refused(["verify", "theorem", str(SMALL), *given], said)
 

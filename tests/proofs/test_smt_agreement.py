@@ -298,15 +298,9 @@ def test_the_second_encoding_decides_short_traces(question: Question, status: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("question", "solver", "status"),
-    [
-        (Question(), "z3", "unsat"),
-        (Question(), "yices", "unsat"),
-        (Question(share=Fraction(4, 5)), "z3", "sat"),
-        (Question(K=2, share=Fraction(9, 16)), "z3", "unsat"),
-        (Question(K=2), "z3", "sat"),
-    ],
-)
+@pytest.mark.parametrize(("question", "solver", "status"), [
+    (Question(), "z3", "unsat"), (Question(), "yices", "unsat"), (Question(share=Fraction(4, 5)), "z3", "sat"),
+    (Question(K=2, share=Fraction(9, 16)), "z3", "unsat"), (Question(K=2), "z3", "sat"),
+])  # fmt: skip
 def test_pays_has_no_counterexample_in_the_second_encoding(question: Question, solver: str, status: str) -> None:
     assert solve(question.text(), solver, 3600).status == status

@@ -86,14 +86,10 @@ def test_holding_a_queue_or_losing_for_ever_is_no_bound(tmp_path) -> None:
     assert decide("loss per Rm", name, METRICS["loss per Rm"].high, buffer="large") == STEP_FAILS
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "holds", "beyond"),
-    [
-        ("cc_qdel", "ccac", Fraction(13, 16), Fraction(27, 32)),
-        ("cc_probe_drain", "ccac", Fraction(7, 16), Fraction(15, 32)),
-        ("cc_probe_slow", "cbr_delay", Fraction(9, 32), Fraction(5, 16)),
-    ],
-)
+@pytest.mark.parametrize(("name", "model", "holds", "beyond"), [
+    ("cc_qdel", "ccac", Fraction(13, 16), Fraction(27, 32)), ("cc_probe_drain", "ccac", Fraction(7, 16), Fraction(15, 32)),
+    ("cc_probe_slow", "cbr_delay", Fraction(9, 32), Fraction(5, 16)),
+])  # fmt: skip
 def test_programs_that_grow_keep_their_bound(name: str, model: str, holds: Fraction, beyond: Fraction) -> None:
     assert decide("utilisation", name, holds, model=model) == "verified"
     assert decide("utilisation", name, beyond, model=model) == STEP_FAILS
@@ -155,8 +151,7 @@ def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
         return verdict, None
 
     bracket = bisect(answer, "largest", Fraction(1, 16), Fraction(1), Fraction(1, 16))
-    assert bracket.proved == Fraction(3, 8) and bracket.undecided == [Fraction(1, 2)]
-    assert bracket.refuted == Fraction(7, 16)
+    assert bracket.proved == Fraction(3, 8) and bracket.undecided == [Fraction(1, 2)] and bracket.refuted == Fraction(7, 16)
 
 
 def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, refused, answer) -> None:
@@ -232,8 +227,7 @@ def test_time_limit_is_unknown_and_never_a_yes() -> None:
     sender = smt_sender("cc_qdel")
     query = build_claim("invariant", Setting(samples=12), sender, Thresholds())[-1]
     result = Verifier(0.02).decide(query)
-    assert result.verdict == "unknown"
-    assert "time limit" in result.reason
+    assert result.verdict == "unknown" and "time limit" in result.reason
 
 
 def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
@@ -251,35 +245,30 @@ def test_command_line(tmp_path, monkeypatch, capsys, answer) -> None:
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["reproduced"] is True
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["verify", "cc_qdel", "--T", "7"], "ccenv verify property cc_qdel [OPTIONS]"),
-        (["verify", "aimd", "--property", "fairness"], "ccenv verify fairness aimd [OPTIONS]"),
-        (["verify", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify property cc_qdel [OPTIONS]"),
-        (["verify", "steady", "cc_qdel"], "is now: ccenv verify property NAME --property steady_"),
-        (["verify", "lemma", "cc_qdel"], "Did you mean 'lemmas'?"),
-        (["verify", "property", "cc_qdell"], "Did you mean 'cc_qdel'"),
-        (["verify", "property", "cc_qdel", "--T", "2"], "3 to 40 samples"),
-        (["verify", "property", "cc_qdel", "--T", "0"], "--T"),
-        (["verify", "property", "cc_qdel", "--bisect"], "No such option: --bisect"),
-        (["verify", "lemmas", "cc_qdel", "-s", "upper=exact"], "unknown setting 'upper'"),
-        (["verify", "envelope", "cc_qdel", "--model", "ideal"], "No such option: --model"),
-        (["verify", "fairness", "aimd", "--at-most", "2", "--buffer", "2"], "No such option: --buffer"),
-        (["verify", "property", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
-        (["verify", "property", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
-        (["verify", "property", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
-        (["verify", "property", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
-        (["verify", "property", "cc_qdel", "--property", "inflight"], "--at-most"),
-        (["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "2"], "--at-least is 2; it must be at mos"),
-        (["verify", "property", "cc_qdel", "--at-least", "0.99"], "'invariant' does not take --at-least"),
-        (
-            ["verify", "property", "cc_qdel", "--property", "queue", "--at-most", "5", "--at-least", "1"],
-            "'queue' does not take --at-least",
-        ),
-        (["verify", "property", "cubic"], "no encoding"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["verify", "cc_qdel", "--T", "7"], "ccenv verify property cc_qdel [OPTIONS]"),
+    (["verify", "aimd", "--property", "fairness"], "ccenv verify fairness aimd [OPTIONS]"),
+    (["verify", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify property cc_qdel [OPTIONS]"),
+    (["verify", "steady", "cc_qdel"], "is now: ccenv verify property NAME --property steady_"),
+    (["verify", "lemma", "cc_qdel"], "Did you mean 'lemmas'?"), (["verify", "property", "cc_qdell"], "Did you mean 'cc_qdel'"),
+    (["verify", "property", "cc_qdel", "--T", "2"], "3 to 40 samples"), (["verify", "property", "cc_qdel", "--T", "0"], "--T"),
+    (["verify", "property", "cc_qdel", "--bisect"], "No such option: --bisect"),
+    (["verify", "lemmas", "cc_qdel", "-s", "upper=exact"], "unknown setting 'upper'"),
+    (["verify", "envelope", "cc_qdel", "--model", "ideal"], "No such option: --model"),
+    (["verify", "fairness", "aimd", "--at-most", "2", "--buffer", "2"], "No such option: --buffer"),
+    (["verify", "property", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
+    (["verify", "property", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
+    (["verify", "property", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
+    (["verify", "property", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
+    (["verify", "property", "cc_qdel", "--property", "inflight"], "--at-most"),
+    (["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "2"], "--at-least is 2; it must be at mos"),
+    (["verify", "property", "cc_qdel", "--at-least", "0.99"], "'invariant' does not take --at-least"),
+    (
+        ["verify", "property", "cc_qdel", "--property", "queue", "--at-most", "5", "--at-least", "1"],
+        "'queue' does not take --at-least",
+    ),
+    (["verify", "property", "cubic"], "no encoding"),
+])  # fmt: skip
 def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, refused) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
     refused(arguments, says)

@@ -29,8 +29,7 @@ def test_probe_slow_suite_at_T_7() -> None:
 def test_bisected_bound_is_proved_and_the_next_one_refuted() -> None:
     outcome = run_lemma(LemmaRun("cc_probe_slow", "sound", 7, bisect=True), "S.2")
     found = outcome.details["bisection"]
-    assert outcome.bound == found["proved"] == 2.0
-    assert 0 < found["proved"] - found["refuted"] <= 0.0101
+    assert outcome.bound == found["proved"] == 2.0 and 0 < found["proved"] - found["refuted"] <= 0.0101
     assert found["proved_by"]["verdict"] == "verified" and found["refuted_by"]["verdict"] == "refuted"
     assert found["refuted_by"]["trace"] is not None
 
@@ -44,8 +43,7 @@ def test_quick_set_of_cc_qdel_has_its_own_constants_at_T_7() -> None:
     data = run_lemmas(LemmaRun("cc_qdel", "history", 7))
     assert [row["name"] for row in data["lemmas"] if not row["as_expected"]] == []
     by_name = {row["name"]: row for row in data["lemmas"]}
-    assert (by_name["F.3"]["bound"], by_name["F.3"]["paper"]) == (0.54, 0.675)
-    assert by_name["F.2"]["expected"] == "refuted"
+    assert (by_name["F.3"]["bound"], by_name["F.3"]["paper"]) == (0.54, 0.675) and by_name["F.2"]["expected"] == "refuted"
 
 
 @pytest.mark.slow  # about a minute: python -m pytest -m slow tests/smt
@@ -86,17 +84,13 @@ def test_a_lemma_is_verified_only_if_those_it_rests_on_are(tmp_path) -> None:
     assert run_lemma(run, "on sand").verdict == "unknown" and run_lemma(run, "on rock").verdict == "verified"
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("given: [on sand]", "unknown earlier lemma 'on sand'"),
-        ("given: [rok]", "Did you mean 'rock'"),
-        ("given: [times out]", "'times out' is about another network, or beliefs may time out"),
-        ("if: C_U_true, given: [rock]", "the premise of 'rock' is no part of this lemma's"),
-        ("given: [sand], bound: low", "'sand' depends on 'low', which is searched here"),
-        ("given: [rock], buffer: large", "'rock' is about another network"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("given: [on sand]", "unknown earlier lemma 'on sand'"), ("given: [rok]", "Did you mean 'rock'"),
+    ("given: [times out]", "'times out' is about another network, or beliefs may time out"),
+    ("if: C_U_true, given: [rock]", "the premise of 'rock' is no part of this lemma's"),
+    ("given: [sand], bound: low", "'sand' depends on 'low', which is searched here"),
+    ("given: [rock], buffer: large", "'rock' is about another network"),
+])  # fmt: skip
 def test_lemmas_that_rest_on_something_else_are_refused(line: str, said: str, tmp_path) -> None:
     premise = "" if "if: " in line else "if: C_L_true, "
     lemma = f"  - {{name: bad, text: f, {premise}then: [C_L_true], timeout: false, {line}}}\n"
@@ -173,20 +167,15 @@ def test_command_line_of_lemmas_and_steady_properties(capsys, refused) -> None:
     refused(["verify", "lemmas", "cc_qdell"], "Did you mean 'cc_qdel'")
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ("{then: [C_L_tru]}", "Did you mean 'C_L_true'"),
-        ("{then: [{C_L_at_least: C_low}]}", "constant"),
-        ("{then: [C_L_at_least]}", "needs a number"),
-        ("{then: [C_L_true], bounds: x}", "unknown key"),
-        ("{then: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
-        ("{then: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
-        ("{then: [C_L_true], bound: y}", "unknown constant 'y'"),
-        ("{then: [C_L_true]}\n  - {name: y, text: y, if: C_U_true, then: [C_L_true], given: [x], bound: z}", "constant 'z'"),
-        ("{then: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    ("{then: [C_L_tru]}", "Did you mean 'C_L_true'"), ("{then: [{C_L_at_least: C_low}]}", "constant"),
+    ("{then: [C_L_at_least]}", "needs a number"), ("{then: [C_L_true], bounds: x}", "unknown key"),
+    ("{then: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
+    ("{then: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
+    ("{then: [C_L_true], bound: y}", "unknown constant 'y'"),
+    ("{then: [C_L_true]}\n  - {name: y, text: y, if: C_U_true, then: [C_L_true], given: [x], bound: z}", "constant 'z'"),
+    ("{then: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
+])  # fmt: skip
 def test_bad_suites_are_refused(change: str, says: str, tmp_path) -> None:
     file = tmp_path / "bad.yaml"
     head = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n"

@@ -199,21 +199,14 @@ def _values(encoding: Encoding, model) -> dict:
     return complete_values(encoding, Answer("sat", 0.0, "z3", "", found))
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "broken"),
-    [
-        ("G_before_0", 2, "tokens arrive at most at rate C"),
-        ("S_before_0", 9, "S <= G"),
-        ("S_before_1", -9, "delivered bytes stay delivered"),
-        ("S_before_2", -9, "S >= G - C\\*D at the first sample"),
-        ("E_before_0", 9, "sending before the trace|drop-tail"),
-        ("E_before_2", -9, "largest rate before the trace|S <= A - L"),
-        ("late_0_2", None, "delay of 2 steps"),
-        ("late_before_1_2", None, "delay of 2 steps"),
-        ("lost_at_0", None, "loss at sample 0 needs a full buffer"),
-        ("loss_seen_at_0", None, "loss at sample -1 needs a full buffer"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "broken"), [
+    ("G_before_0", 2, "tokens arrive at most at rate C"), ("S_before_0", 9, "S <= G"),
+    ("S_before_1", -9, "delivered bytes stay delivered"), ("S_before_2", -9, "S >= G - C\\*D at the first sample"),
+    ("E_before_0", 9, "sending before the trace|drop-tail"), ("E_before_2", -9, "largest rate before the trace|S <= A - L"),
+    ("late_0_2", None, "delay of 2 steps"), ("late_before_1_2", None, "delay of 2 steps"),
+    ("lost_at_0", None, "loss at sample 0 needs a full buffer"),
+    ("loss_seen_at_0", None, "loss at sample -1 needs a full buffer"),
+])  # fmt: skip
 def test_the_replayer_refuses_a_past_that_is_not_legal(name: str, change: int | None, broken: str) -> None:
     """It does not share the encoder's laws: what a wrong encoding would let through, it names."""
     setting = named_setting("history", Setting("ccac", Fraction(4), T), LARGEST)

@@ -105,17 +105,12 @@ def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     assert Verifier(60).decide(aimd_query(Fraction(16), 6)).verdict == "refuted"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        aimd_query(Fraction(16), 6),
-        aimd_query(Fraction(3), 5, flows=3),
-        aimd_query(Fraction(16), 6, model="ccac"),
-        pytest.param(dctcp_query(Fraction(3, 2), 5), marks=pytest.mark.slow),
-        program_query(smt_sender("cc_probe_drain"), Fraction(10), 6),
-        program_query(smt_sender("cc_probe_drain"), Fraction(10), 6, 3, "ccac"),
-    ],
-)
+@pytest.mark.parametrize("query", [
+    aimd_query(Fraction(16), 6), aimd_query(Fraction(3), 5, flows=3), aimd_query(Fraction(16), 6, model="ccac"),
+    pytest.param(dctcp_query(Fraction(3, 2), 5), marks=pytest.mark.slow),
+    program_query(smt_sender("cc_probe_drain"), Fraction(10), 6),
+    program_query(smt_sender("cc_probe_drain"), Fraction(10), 6, 3, "ccac"),
+])  # fmt: skip
 def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_every_flow(query: Query, tmp_path) -> None:
     outcome = decide_claim("fairness", [query], Verifier(60), tmp_path)
     assert (outcome.verdict, outcome.details["replay"]["engine"]) == ("refuted", "reproduced")
@@ -125,16 +120,13 @@ def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_ev
         as_adversary(trace)
 
 
-@pytest.mark.parametrize(
-    ("sender", "prop", "thresholds", "least", "verdict"),
-    [
-        ("cc_qdel", "queue", Thresholds(None, Fraction(5)), "0", "verified"),
-        ("cc_qdel", "inflight", Thresholds(None, Fraction(8)), "0", "verified"),
-        ("cc_qdel", "f-efficient", Thresholds(), "0", "refuted"),
-        ("cc_qdel", "utilisation", Thresholds(Fraction(1, 2)), "99/100", "verified"),
-        ("cc_probe_drain", "utilisation", Thresholds(Fraction(1, 4)), "9/10", "verified"),
-    ],
-)
+@pytest.mark.parametrize(("sender", "prop", "thresholds", "least", "verdict"), [
+    ("cc_qdel", "queue", Thresholds(None, Fraction(5)), "0", "verified"),
+    ("cc_qdel", "inflight", Thresholds(None, Fraction(8)), "0", "verified"),
+    ("cc_qdel", "f-efficient", Thresholds(), "0", "refuted"),
+    ("cc_qdel", "utilisation", Thresholds(Fraction(1, 2)), "99/100", "verified"),
+    ("cc_probe_drain", "utilisation", Thresholds(Fraction(1, 4)), "9/10", "verified"),
+])  # fmt: skip
 def test_bounds_under_an_application_limit_and_a_loss_budget(sender, prop, thresholds, least, verdict, tmp_path) -> None:
     """[CCmatic] s.8: what bounds the queue survives an application that sends less; a share of lost bytes costs utilisation."""
     thinned = thin(smt_sender(sender), Fraction(least))
@@ -183,38 +175,24 @@ def test_algorithm_1_keeps_its_invariant_and_no_smaller_ratio(tmp_path) -> None:
     assert Verifier(60).decide(step_query(least, flows=3)).verdict == "verified"
 
 
-@pytest.mark.parametrize(
-    ("sender", "model", "verdict"),
-    [
-        ("bbr1", "cbr_delay", "refuted"),
-        ("bbr_paced_up", "cbr_delay", "unknown"),
-        ("bbr_paced_up", "ccac", "unknown"),
-        ("bbr_estimated_rm", "cbr_delay", "refuted"),
-        ("bbr_paced_up_estimated_rm", "cbr_delay", "unknown"),
-        ("copa", "ccac", "refuted"),
-        ("cc_qdel", "cbr_delay", "verified"),
-    ],
-)
+@pytest.mark.parametrize(("sender", "model", "verdict"), [
+    ("bbr1", "cbr_delay", "refuted"), ("bbr_paced_up", "cbr_delay", "unknown"), ("bbr_paced_up", "ccac", "unknown"),
+    ("bbr_estimated_rm", "cbr_delay", "refuted"), ("bbr_paced_up_estimated_rm", "cbr_delay", "unknown"),
+    ("copa", "ccac", "refuted"), ("cc_qdel", "cbr_delay", "verified"),
+])  # fmt: skip
 def test_which_senders_are_f_efficient_under_jitter(sender: str, model: str, verdict: str, tmp_path) -> None:
     """[Starvation] s.6.1: BBR and Copa are not, for no f; with a higher pacing rate nothing is found against BBR, nor proved."""
     queries = build_claim("f-efficient", Setting(model, "infinite", 10), smt_sender(sender), Thresholds())
     outcome = decide_claim("f-efficient", queries, Verifier(60), tmp_path)
     assert outcome.verdict == verdict and (outcome.details.get("lasso") == RETURNS) == (verdict == "refuted")
     if verdict == "refuted":
-        assert check_trace(Trace.load(Path(outcome.trace))) == []
-        assert outcome.details["replay"]["engine"] == "reproduced"
+        assert check_trace(Trace.load(Path(outcome.trace))) == [] and outcome.details["replay"]["engine"] == "reproduced"
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "says"),
-    [
-        ("flow1_cwnd_3", 1, r"cwnd\(3\)"),
-        ("flow1_E_2", -1, "no flow loses more|the flows lose"),
-        ("flow0_S_4", 3, "sample 4"),
-        ("flow0_S_0", 1, "sample 0"),
-        ("G_3", 2, "at sample"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "says"), [
+    ("flow1_cwnd_3", 1, r"cwnd\(3\)"), ("flow1_E_2", -1, "no flow loses more|the flows lose"), ("flow0_S_4", 3, "sample 4"),
+    ("flow0_S_0", 1, "sample 0"), ("G_3", 2, "at sample"),
+])  # fmt: skip
 def test_exact_replayer_of_several_flows_refuses_changed_models(name: str, change: int, says: str) -> None:
     query = aimd_query(Fraction(16), 6)
     values = Verifier(60).decide(query).values
@@ -265,8 +243,7 @@ def test_two_flow_counterexamples_must_violate_the_property() -> None:
 
 def test_fairness_on_the_command_line(tmp_path, capsys, refused) -> None:
     arguments = ["verify", "fairness", "aimd", "--T", "6", "--json", "--out", str(tmp_path)]
-    assert main([*arguments, "--at-most", "32"]) == 0
-    assert json.loads(capsys.readouterr().out)["bound"] == 32
+    assert main([*arguments, "--at-most", "32"]) == 0 and json.loads(capsys.readouterr().out)["bound"] == 32
     assert main([*arguments, "--at-most", "16"]) == 1
     refuted = json.loads(capsys.readouterr().out)
     assert refuted["bound"] is None and refuted["replay"]["engine"] == "reproduced"

@@ -40,12 +40,9 @@ def query(program: Program, holds: Callable[[View], object], samples: int = 5) -
     sender = ProgramSmtSender(program)
     setting = named_setting("history", Setting("ccac", "large", samples), sender.largest_rate()).without_timeout()
     claim = Property(
-        "claim",
-        "claim",
-        holds,
-        Needs(frozenset({"C_L", "C_U"})),
+        "claim", "claim", holds, Needs(frozenset({"C_L", "C_U"})),
         lambda v: all_of([v.C_L[0] <= 1, v.C_U[0] >= 1, v.inflight(0) <= 1]),
-    )
+    )  # fmt: skip
     return Query("claim", setting, sender, claim)
 
 
@@ -101,15 +98,10 @@ def test_a_choice_outside_the_interval_is_refused_by_the_exact_replay():
         run.values = dict(result.values)
 
 
-@pytest.mark.parametrize(
-    ("lo", "hi", "least", "most", "verdict"),
-    [
-        ("1", "3/2", "1", "3/2", "verified"),
-        ("1", "3/2", "1", "7/5", "refuted"),
-        ("1", "3/2", "11/10", "3/2", "refuted"),
-        ("1", None, "1", "1", "verified"),
-    ],
-)
+@pytest.mark.parametrize(("lo", "hi", "least", "most", "verdict"), [
+    ("1", "3/2", "1", "3/2", "verified"), ("1", "3/2", "1", "7/5", "refuted"), ("1", "3/2", "11/10", "3/2", "refuted"),
+    ("1", None, "1", "1", "verified"),
+])  # fmt: skip
 def test_both_ends_are_the_adversarys_and_nothing_beyond_them(lo, hi, least, most, verdict):
     asked = query(constant(lo, hi), lambda v: rates(v, least, most), samples=4)
     assert Verifier(60.0).decide(asked).verdict == verdict
@@ -180,8 +172,7 @@ def test_the_ranking_excuses_no_trace_in_which_nothing_moves(rate, verdict):
     assert result.verdict == verdict
     if verdict == "refuted":
         v = result.view
-        assert v.C_L[v.last] <= Fraction(1001, 1000) * v.C_L[0] < 1
-        assert v.inflight(v.last) <= v.inflight(0) + v.C_L[0] / 32
+        assert v.C_L[v.last] <= Fraction(1001, 1000) * v.C_L[0] < 1 and v.inflight(v.last) <= v.inflight(0) + v.C_L[0] / 32
 
 
 @pytest.mark.parametrize(("x", "holds"), [("1/2", True), ("3/5", False)])

@@ -61,8 +61,7 @@ def test_cubes_and_workers_do_not_change_a_verdict(name: str, verdict: str, tmp_
     assert [outcome.verdict for outcome in outcomes] == [verdict] * 3
     assert {outcome.details.get("reason") for outcome in outcomes} == {None if verdict == "verified" else STEP_FAILS}
     hashes = [[query["evidence"]["sha256"] for query in outcome.details["queries"]] for outcome in outcomes]
-    assert hashes[0] == hashes[1] == hashes[2]
-    assert outcomes[1].trace == outcomes[2].trace
+    assert hashes[0] == hashes[1] == hashes[2] and outcomes[1].trace == outcomes[2].trace
 
 
 @pytest.mark.parametrize("script", ["import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "print('segfault')", "pass"])
@@ -99,8 +98,7 @@ def test_a_contradictory_model_proves_nothing() -> None:
     """The twin without the property must be satisfiable."""
     claim = Property("anything", "anything", lambda v: v.S[1] > 100, Needs(), lambda v: v.alpha > 1)
     result = Verifier(10).decide(Query("empty", Setting(samples=3), AnySender(), claim))
-    assert result.verdict == "unknown"
-    assert "would hold of nothing" in result.reason
+    assert result.verdict == "unknown" and "would hold of nothing" in result.reason
 
 
 def test_store_keeps_answers_but_no_unknowns_and_survives_damage(tmp_path) -> None:

@@ -23,14 +23,11 @@ def test_an_answer_is_read_as_it_was_stored(tmp_path: Path) -> None:
     assert Store(tmp_path).load("text", "z3 4") == ANSWER and Store(tmp_path).load("other", "z3 4") is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": {"a": "1/0"}}, {"model": {"a": "1e999999999"}}, {"model": {"a": "9" * 9_000}}, {"model": {"a": []}},
-        {"model": {"a": 0.5}}, {"model": []}, {"status": ["sat"]}, {"status": "unknown"}, {"solver": "z3 5"},
-        {"seconds": "nan"}, {"seconds": "9" * 400}, {"seconds": None},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"model": {"a": "1/0"}}, {"model": {"a": "1e999999999"}}, {"model": {"a": "9" * 9_000}}, {"model": {"a": []}},
+    {"model": {"a": 0.5}}, {"model": []}, {"status": ["sat"]}, {"status": "unknown"}, {"solver": "z3 5"}, {"seconds": "nan"},
+    {"seconds": "9" * 400}, {"seconds": None},
+])  # fmt: skip
 def test_a_hostile_answer_counts_as_absent(changes: dict[str, Any], tmp_path: Path) -> None:
     file = _file(tmp_path)
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))

@@ -155,8 +155,7 @@ def test_the_command_looks_for_lassos(refused, answer) -> None:
         refused([*asked, "lasso=1", "-s", f"bounds.{wrong}"], said)
     for wrong in ("0", "9"):
         refused([*asked, f"lasso={wrong}"], "1 to 4")
-    assert main([*asked, "1", "--grid"]) == 2
-    assert main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
+    assert main([*asked, "1", "--grid"]) == 2 and main(["verify", "theorem", str(SMALL), "-s", "bounds.utilisation=1"]) == 2
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
@@ -169,8 +168,7 @@ def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
 
 
 WRONG = {
-    "feature": ("C_L' <= 1", "C_X' <= 1", "C_X'"),
-    "sign": ("C_L' <= 1", "C_L' <= 1 <= 2", "2 comparison signs"),
+    "feature": ("C_L' <= 1", "C_X' <= 1", "C_X'"), "sign": ("C_L' <= 1", "C_L' <= 1 <= 2", "2 comparison signs"),
     "product": ("C_L' <= 1", "C_L' * C_L <= 1", "only numbers may be factors"),
     "peak from below": ("peak_inflight <= 20", "peak_inflight >= 20", "bounded from above"),
     "state": ("if: true_beliefs", "if: true_belief", "true_beliefs"),
@@ -179,13 +177,11 @@ WRONG = {
     "constant named as a feature": ("constants: {", "constants: {MSS: 3/8, ", "'MSS' bears"),
     "state named as a constant": ("states:\n", "states:\n  goal: [C_L <= 1]\n", "'goal' bears"),
     "range turned round": ("potential_range: [0, 4]", "potential_range: [4, 0]", "potential_range"),
-    "name of two words": ("name: small\n", "name: small one\n", "small one"),
-    "key": ("source: a test", "sauce: a test", "sauce"),
+    "name of two words": ("name: small\n", "name: small one\n", "small one"), "key": ("source: a test", "sauce: a test", "sauce"),
     "rank": ("times: grows", "times: 1", "must be above 1"),
     "time-outs": ("timeouts: none", "timeouts: artefact", "only those before it may be given"),
-    "sender": ("sender: cc_qdel", "sender: reno", "is no belief program"),
-    "number": ("f: 3/10", "f: many", "many"),
-}
+    "sender": ("sender: cc_qdel", "sender: reno", "is no belief program"), "number": ("f: 3/10", "f: many", "many"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -198,31 +194,23 @@ def test_a_theorem_that_nobody_wrote(refused) -> None:
     refused(["verify", "theorem", "cc_qdell"], "Did you mean 'cc_qdel'")
 
 
-@pytest.mark.parametrize(
-    ("text", "terms", "constant", "strict"),
-    [
-        ("C_L' >= 3/2 C_L", {"C_L": Fraction(3, 2), "C_L'": Fraction(-1)}, 0, False),
-        ("queue < 2 * k - 1", {"queue": Fraction(1)}, -5, True),
-        ("served + 4 C_L' - 4 C_L >= k * rtts", {"served": -1, "C_L'": -4, "C_L": 4}, 18, False),
-        ("- MSS <= 0.5", {"MSS": -1}, Fraction(-1, 2), False),
-    ],
-)
+@pytest.mark.parametrize(("text", "terms", "constant", "strict"), [
+    ("C_L' >= 3/2 C_L", {"C_L": Fraction(3, 2), "C_L'": Fraction(-1)}, 0, False),
+    ("queue < 2 * k - 1", {"queue": Fraction(1)}, -5, True),
+    ("served + 4 C_L' - 4 C_L >= k * rtts", {"served": -1, "C_L'": -4, "C_L": 4}, 18, False),
+    ("- MSS <= 0.5", {"MSS": -1}, Fraction(-1, 2), False),
+])  # fmt: skip
 def test_comparisons_are_read_as_written(text, terms, constant, strict) -> None:
     node = parse(text, "test", {"k": Fraction(3), "rtts": Fraction(6)}, {})
     assert isinstance(node, Comparison)
     assert (dict(node.left.terms), node.left.constant, node.strict) == (terms, constant, strict)
 
 
-@pytest.mark.parametrize(
-    ("rank", "segments", "start", "traces"),
-    [
-        ({"of": "C_L", "times": "2", "until": "1/2"}, 100, 0, 6),
-        ({"of": "C_L", "times": "2", "until": "1/2"}, 2, 0, 0),
-        ({"of": "C_L_lambda", "by_mss": "1/2", "until": "1/4"}, 100, 0, 48),
-        ({"of": "queue", "minus": "3", "until": "4"}, 100, 12, 3),
-        ({"of": "C_U", "over": "2", "until": "1", "jump": "3"}, 100, 0, 3),
-    ],
-)
+@pytest.mark.parametrize(("rank", "segments", "start", "traces"), [
+    ({"of": "C_L", "times": "2", "until": "1/2"}, 100, 0, 6), ({"of": "C_L", "times": "2", "until": "1/2"}, 2, 0, 0),
+    ({"of": "C_L_lambda", "by_mss": "1/2", "until": "1/4"}, 100, 0, 48),
+    ({"of": "queue", "minus": "3", "until": "4"}, 100, 12, 3), ({"of": "C_U", "over": "2", "until": "1", "jump": "3"}, 100, 0, 3),
+])  # fmt: skip
 def test_how_often_a_rank_moves(rank, segments, start, traces) -> None:
     assert traces_to_end(rank, {}, segments, Fraction(start)) == traces
 

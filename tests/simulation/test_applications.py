@@ -77,8 +77,7 @@ def test_time_and_bytes_of_a_video_add_up(rate: float, abr: str, segment: float,
     assert play.played_s + values["video_stall_s"] == pytest.approx(40 - start_s, abs=2 * STEP_S)
     asked = sum(-(-play.video.ladder_Bps[level] * 2.0 // segment) * segment for level in play.levels)
     assert pipe.offered[0] in (pytest.approx(asked), pytest.approx(asked - _last(play, segment)))  # the last may be on its way
-    assert pipe.delivered[0] <= pipe.offered[0] + 1e-6
-    assert all(0 <= row[1] <= 10 + 1e-9 for row in series["video"])
+    assert pipe.delivered[0] <= pipe.offered[0] + 1e-6 and all(0 <= row[1] <= 10 + 1e-9 for row in series["video"])
     assert 0.16 - 1e-9 <= values["video_bitrate_mbps"] <= 3.2 + 1e-9 or len(play.levels) == 1
 
 
@@ -97,8 +96,7 @@ def test_a_page_takes_its_round_trips_and_its_bytes() -> None:
     ((begin_s, took_s),) = play.loads_s
     # two RTTs of set-up, the request and 3 kB of the first wave, then 6 objects over two connections: requests of one overlap
     # the transfer of the other
-    assert begin_s == 0.0
-    assert took_s == pytest.approx(0.2 + 0.05 + 0.003 + 3 * (0.05 + 0.03), abs=0.08)
+    assert begin_s == 0.0 and took_s == pytest.approx(0.2 + 0.05 + 0.003 + 3 * (0.05 + 0.03), abs=0.08)
     assert pipe.offered == pipe.delivered and sum(pipe.offered) == 3000 + 6 * 30_000
 
 
@@ -127,8 +125,7 @@ def test_a_page_asks_for_each_object_once(rate: float, connections: int) -> None
     play = PagePlay(page(every_s=1000.0), [0.03] * connections, [0.03] * connections, 0.0, 1.0)
     pipe = Pipe(rate, connections)
     pipe.run(play, 10)
-    assert len(play.loads_s) == 1
-    assert sum(pipe.delivered) == pytest.approx(3000 + 6 * 30_000)
+    assert len(play.loads_s) == 1 and sum(pipe.delivered) == pytest.approx(3000 + 6 * 30_000)
     assert play.loads_s[0][1] >= (3000 + 6 * 30_000) / rate
 
 
@@ -151,25 +148,20 @@ def test_a_call_that_sends_nothing() -> None:
     assert values == {"call_bitrate_mbps": 0.0, "call_on_time": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "message"),
-    [
-        (Video, {"kind": "video", "flow": "v", "ladder_Bps": (2.0, 1.0)}, "must ascend"),
-        (Video, {"kind": "video", "flow": "v", "buffer_s": 7.0}, "holds no two chunks"),
-        (Video, {"kind": "video", "flow": "v", "abr": "bolla"}, "bola"),
-        (Page, {"kind": "page", "flows": "p", "waves": ((),)}, "no objects"),
-        (
-            Page,
-            {"kind": "page", "flows": "p", "waves": (({"count": 10000, "size_bytes": 1}, {"count": 1, "size_bytes": 1}),)},
-            "10001",
-        ),
-        (Call, {"kind": "call", "flow": "c", "deadline_s": 0}, "deadline_s"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "data", "message"), [
+    (Video, {"kind": "video", "flow": "v", "ladder_Bps": (2.0, 1.0)}, "must ascend"),
+    (Video, {"kind": "video", "flow": "v", "buffer_s": 7.0}, "holds no two chunks"),
+    (Video, {"kind": "video", "flow": "v", "abr": "bolla"}, "bola"),
+    (Page, {"kind": "page", "flows": "p", "waves": ((),)}, "no objects"),
+    (
+        Page, {"kind": "page", "flows": "p", "waves": (({"count": 10000, "size_bytes": 1}, {"count": 1, "size_bytes": 1}),)},
+        "10001",
+    ),
+    (Call, {"kind": "call", "flow": "c", "deadline_s": 0}, "deadline_s"),
+])  # fmt: skip
 def test_wrong_applications_are_one_line(kind: type, data: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"\A.*{message}.*\Z"):
         validate(kind, data, "app")
-    assert "\n" not in str(caught.value)
 
 
 LADDER = (1.0, 2.0, 4.0, 8.0)
@@ -179,34 +171,17 @@ def player(buffer_s: float, *throughputs: float, room_s: float = 24.0) -> Player
     return Player(buffer_s, room_s, 4.0, throughputs)
 
 
-@pytest.mark.parametrize(
-    ("buffer_s", "level"),
-    [
-        (0.0, 0),
-        (9.0, 0),  # reservoir: 90/240 of 24 s
-        (11.0, 1),  # (11 - 9) / 12.6 of the way from 1 to 8 is 2.11
-        (15.0, 2),  # 4.33
-        (21.5, 2),  # 7.94
-        (21.7, 3),  # beyond 216/240 of 24 s
-    ],
-)
-def test_buffer_based(buffer_s: float, level: int) -> None:
-    assert RULES["buffer"](LADDER, player(buffer_s)) == level
-
-
-@pytest.mark.parametrize(
-    ("throughputs", "level"),
-    [
-        ((), 0),
-        ((4.0,), 2),
-        ((3.999,), 1),
-        ((0.5,), 0),
-        ((8.0, 2.0), 1),  # harmonic mean 3.2, not 5
-        ((0.1, 8.0, 8.0, 8.0, 8.0, 8.0), 3),  # the first is the sixth last
-    ],
-)
-def test_throughput_based(throughputs: tuple[float, ...], level: int) -> None:
-    assert RULES["throughput"](LADDER, player(8.0, *throughputs)) == level
+@pytest.mark.parametrize(("rule", "buffer_s", "throughputs", "level"), [
+    ("fixed", 0.0, (), 3), ("buffer", 0.0, (), 0), ("buffer", 9.0, (), 0),  # reservoir: 90/240 of 24 s
+    ("buffer", 11.0, (), 1),  # (11 - 9) / 12.6 of the way from 1 to 8 is 2.11
+    ("buffer", 15.0, (), 2), ("buffer", 21.5, (), 2),  # 4.33 and 7.94
+    ("buffer", 21.7, (), 3),  # beyond 216/240 of 24 s
+    ("throughput", 8.0, (), 0), ("throughput", 8.0, (4.0,), 2), ("throughput", 8.0, (3.999,), 1), ("throughput", 8.0, (0.5,), 0),
+    ("throughput", 8.0, (8.0, 2.0), 1),  # harmonic mean 3.2, not 5
+    ("throughput", 8.0, (0.1, 8.0, 8.0, 8.0, 8.0, 8.0), 3),  # the first is the sixth last
+])  # fmt: skip
+def test_rules(rule: str, buffer_s: float, throughputs: tuple[float, ...], level: int) -> None:
+    assert RULES[rule](LADDER, player(buffer_s, *throughputs)) == level
 
 
 def test_bola_is_the_argmax_of_its_formula() -> None:
@@ -216,7 +191,3 @@ def test_bola_is_the_argmax_of_its_formula() -> None:
         assert values[RULES["bola"](LADDER, player(buffer_s))] == max(values)
     assert RULES["bola"](LADDER, player(0.0)) == 0
     assert RULES["bola"](LADDER, player(20.0)) == 3  # at Q_max - 1 chunks the highest bitrate has the value 0, the others less
-
-
-def test_fixed() -> None:
-    assert RULES["fixed"](LADDER, player(0.0)) == 3

@@ -34,8 +34,7 @@ def assert_goes_on(folder: Path, config: TrainConfig, stops: Sequence[int], cont
             train(config, folder / "parts", report=stop_after(steps))
     assert train(config, folder / "parts").resumed_from_steps == stops[-1]
     weights = [(folder / name / "policy.safetensors").read_bytes() for name in ("whole", "parts")]
-    assert weights[0] == weights[1]
-    assert progress_of(folder / "whole") == progress_of(folder / "parts") != []
+    assert weights[0] == weights[1] and progress_of(folder / "whole") == progress_of(folder / "parts") != []
     if control is not None:
         train(control, folder / "control")
         assert (folder / "control" / "policy.safetensors").read_bytes() != weights[0]

@@ -21,7 +21,7 @@ from ccenv.envs.curve.task import SenderTask
 from ccenv.network.adversary import MlpAdversary, MovesHeader, RecordedAdversary, StoredMoves
 from ccenv.network.path import make_path
 from ccenv.training.config import TrainConfig
-from ccenv.training.opponents import load_counterexamples, opponents
+from ccenv.training.opponents import attacked_paths, load_counterexamples, opponents
 from ccenv.training.recipes.attacked import ELSEWHERE, AttackedPaths, DrawnAttacks, Finding, lanes_under_attack, pack, unpack
 from ccenv.training.recipes.replay import ReplayedPaths, ReplaySettings
 from ccenv.training.run import train
@@ -30,30 +30,26 @@ K, STEPS = 4, 60
 OWN = make_path(link_rate_mbps=7, rtt_ms=30, jitter_ms=45, buffer_bdp=2)
 
 
-def store(folder: Path, name: str, path: Any = OWN, seed: int = 0, steps: int = STEPS, **header: Any) -> Path:
+def store(folder: Path, name: str, path: Any = OWN, seed: int = 0, steps: int = STEPS, **header: Any) -> None:
     moves = np.random.default_rng(seed).random((steps, 2 + 2 * path.n_flows))
-    about = {
-        "model": "ccac", "steps_per_rtt": K, "dt_s": path.flows[0].rtt_s / K, "first_row": 8, "sender": "x", "adversary": "y",
-    }  # fmt: skip
-    file = folder / f"{name}.moves.npz"
-    StoredMoves(MovesHeader(path=path, utilisation=0.5, **{**about, **header}), moves).save(file)
-    return file
+    about = {"model": "ccac", "steps_per_rtt": K, "dt_s": path.flows[0].rtt_s / K, "first_row": 8, "sender": "x"}
+    about |= {"adversary": "y", "utilisation": 0.5, **header}
+    StoredMoves(MovesHeader(path=path, **about), moves).save(folder / f"{name}.moves.npz")
+
+
+WORLD = {"models": ["cbr_delay", "ccac"], "steps_per_rtt": K, "episode_rtts": 16}
+
+
+def small(**changes: Any) -> TrainConfig:
+    data = {"name": "small", "total_steps": 256, "num_envs": 16, "environment": WORLD, "evaluation": {"n_paths": 4}}
+    data["ppo"] = {"n_steps": 8, "batch_size": 64, "hidden": [8], "n_epochs": 1}
+    return validate(TrainConfig, {**data, **changes}, "small.yaml")
 
 
 def config(names: list[str], environment: dict[str, Any] | None = None, **robust: Any) -> TrainConfig:
-    data = {
-        "name": "small",
-        "total_steps": 256,
-        "num_envs": 16,
-        "environment": {"models": ["cbr_delay", "ccac"], "steps_per_rtt": K, "episode_rtts": 16, **(environment or {})},
-        "ppo": {"n_steps": 8, "batch_size": 64, "hidden": [8], "n_epochs": 1},
-        "evaluation": {"n_paths": 4},
-        "robust": {
-            **{"start_step": 128, "round_steps": 128, "budget_flow_steps": 2000, "searches": ["corners", "cem:population=4"]},
-            **{"share": 0.75, "counterexamples": names, **robust},
-        },
-    }
-    return validate(TrainConfig, data, "small.yaml")
+    rounds = {"start_step": 128, "round_steps": 128, "budget_flow_steps": 2000, "searches": ["corners", "cem:population=4"]}
+    rounds |= {"share": 0.75, "counterexamples": names}
+    return small(environment={**WORLD, **(environment or {})}, robust={**rounds, **robust})
 
 
 def test_counterexamples_play_their_own_path_beside_drawn_ones(tmp_path: Path) -> None:
@@ -67,11 +63,7 @@ def test_counterexamples_play_their_own_path_beside_drawn_ones(tmp_path: Path) -
     players, source = opponents(chosen, patterns, examples)
     names = [Path(player.name).name if isinstance(player, RecordedAdversary) else "" for player in players]
     assert sum(name != "" for name in names) == 12
-    assert {name for name in names[:8] if name} == {
-        "pattern_0",
-        "pattern_1",
-        "pattern_2",
-    }  # cbr_delay: no counterexample is of it
+    assert {name for name in names[:8] if name} == {f"pattern_{n}" for n in range(3)}  # cbr_delay: no counterexample is of it
     of_store = [b for b, name in enumerate(names) if name.endswith(".npz")]
     assert len(of_store) == 3 and min(of_store) >= 8 and names[of_store[0]] != names[of_store[1]] == "b.moves.npz"
     task = SenderTask(16, chosen.environment, adversaries=players, source=source)
@@ -84,9 +76,8 @@ def test_counterexamples_play_their_own_path_beside_drawn_ones(tmp_path: Path) -
     for b in of_store:
         one = examples[["a.moves.npz", "b.moves.npz"].index(names[b])]
         settings = chosen.environment.model_copy(update={"models": ("ccac",), "paths": one.path})
-        alone = Core(
-            1, settings, senders=[ExternalSender()], adversary=RecordedAdversary("x", one.moves), groups=np.ones((1, 1), np.bool_)
-        )
+        recorded, groups = RecordedAdversary("x", one.moves), np.ones((1, 1), np.bool_)
+        alone = Core(1, settings, senders=[ExternalSender()], adversary=recorded, groups=groups)
         alone.reset(seed=0)
         task.core.reset(seed=5)
         for step in range(16):
@@ -131,8 +122,7 @@ def test_what_does_not_fit_is_one_line_before_training(changes, environment, mes
     store(tmp_path, "a", **changes)
     with pytest.raises(InputError) as refused:
         train(config([str(tmp_path)], environment), tmp_path / "run")
-    assert message in str(refused.value)
-    assert not (tmp_path / "run" / "checkpoint").exists()
+    assert message in str(refused.value) and not (tmp_path / "run" / "checkpoint").exists()
 
 
 def test_an_empty_folder_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
@@ -143,8 +133,7 @@ def test_an_empty_folder_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
         load_counterexamples(config([str(tmp_path)]))
 
 
-ATTACKED_STEPS = 4
-SETTINGS = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=ATTACKED_STEPS, episode_rtts=16)
+SETTINGS = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=K, episode_rtts=16)
 DRAWN = DrawnAttacks(count=2, searches=("policy_cem:changes=0", "cem:population=4"), budget_flow_steps=2_000, keep_rounds=2)
 N, SHARE = 32, 0.25
 
@@ -176,7 +165,7 @@ def test_a_checkpoint_keeps_findings_bit_for_bit(found: list[Finding]) -> None:
     sender = make_sender("cc_probe_drain")
     assert [one.path for one in again] == [one.path for one in found] and [one.round_ for one in again] == [1] * 4
     for one, other in zip(found, again, strict=True):
-        game = Game(Scene(sender, one.path, "ccac", steps_per_rtt=ATTACKED_STEPS))
+        game = Game(Scene(sender, one.path, "ccac", steps_per_rtt=K))
         assert game.play_adversaries([one.adversary])[0] == game.play_adversaries([other.adversary])[0]
     assert pack([]) == {} and unpack({}) == []
 
@@ -224,21 +213,17 @@ def test_old_rounds_are_forgotten_and_stored_moves_stay(found: list[Finding]) ->
         np.testing.assert_array_equal(players[b].moves[-1], stored.moves[-1])  # type: ignore[union-attr]
 
 
-def attacked_config(robust: dict[str, Any], **more: Any) -> TrainConfig:
-    data = {
-        "name": "small",
-        "total_steps": 512,
-        "num_envs": 16,
-        "environment": {"models": ["cbr_delay", "ccac"], "steps_per_rtt": ATTACKED_STEPS, "episode_rtts": 16},
-        "ppo": {"n_steps": 8, "batch_size": 64, "hidden": [8], "n_epochs": 1},
-        "evaluation": {"n_paths": 4},
-        "robust": {
-            **{"start_step": 128, "round_steps": 128, "paths": [], "share": 0.5},
-            **{"drawn": DRAWN.model_dump(mode="json"), **robust},
-        },
-        **more,
-    }
-    return validate(TrainConfig, data, "small.yaml")
+def attacked_config(robust: dict[str, Any]) -> TrainConfig:
+    rounds = {"start_step": 128, "round_steps": 128, "paths": [], "share": 0.5, "drawn": DRAWN.model_dump(mode="json")}
+    return small(total_steps=512, robust={**rounds, **robust})
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_counterexamples_beside_drawn_attacks_have_their_share(share: float, found: list[Finding], tmp_path: Path) -> None:
+    store(tmp_path, "a")
+    chosen = attacked_config({"counterexamples": [str(tmp_path)], "counterexample_share": share})
+    players, _ = attacked_paths(chosen, load_counterexamples(chosen)).meet(found, 1)  # type: ignore[union-attr]
+    assert sum(player.name.endswith(".npz") for player in players) == share * len(lanes_under_attack(SETTINGS, 16, 0.5))
 
 
 def test_a_run_goes_on_in_a_round_and_ends_the_same(tmp_path: Path) -> None:
@@ -246,31 +231,21 @@ def test_a_run_goes_on_in_a_round_and_ends_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("robust", "more", "said"),
-    [
-        ({"paths": ["deep"]}, {}, "set paths and policies to"),
-        ({"share": 0.75}, {}, "share 0.75 asks for 12 environments, 8 of 16 play ccac"),
-        ({"drawn": {"searches": ["hoard"]}}, {}, "unknown search 'hoard'"),
-        ({"drawn": {"searches": ["slow_link"]}}, {}, "unknown search 'slow_link'"),
-        ({"drawn": {"searches": ["policy_cem:changes=2"]}}, {}, "changes"),
-        ({"drawn": {"cuont": 2}}, {}, "count"),
-    ],
-)
-def test_what_cannot_be_attacked(robust: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    ("robust", "said"),
+    [({"paths": ["deep"]}, "set paths and policies to"),
+     ({"share": 0.75}, "share 0.75 asks for 12 environments, 8 of 16 play ccac"),
+     ({"drawn": {"searches": ["hoard"]}}, "unknown search 'hoard'"),
+     ({"drawn": {"searches": ["slow_link"]}}, "unknown search 'slow_link'"),
+     ({"drawn": {"searches": ["policy_cem:changes=2"]}}, "changes"), ({"drawn": {"cuont": 2}}, "count")],
+)  # fmt: skip
+def test_what_cannot_be_attacked(robust: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        attacked_config(robust, **more)
+        attacked_config(robust)
 
 
 def test_a_search_may_keep_the_policy_itself() -> None:
-    scene = Scene(
-        make_sender("cc_probe_drain"),
-        make_path(link_rate_mbps=10, rtt_ms=40, jitter_ms=40),
-        "ccac",
-        "engine",
-        ATTACKED_STEPS,
-        8,
-        8,
-    )
+    path = make_path(link_rate_mbps=10, rtt_ms=40, jitter_ms=40)
+    scene = Scene(make_sender("cc_probe_drain"), path, "ccac", "engine", K, 8, 8)
     found = make_search("policy_cem:changes=0").run(Game(scene), 10_000, 0)
     assert isinstance(found.adversary, MlpAdversary)
     assert isinstance(make_search("policy_cem").run(Game(scene), 10_000, 0).adversary, RecordedAdversary)
@@ -289,31 +264,26 @@ def draw(paths: PathSource, episode: int, lanes: np.ndarray = LANES) -> np.ndarr
     return np.column_stack([drawn.keys, drawn.paths.link_rate_Bps, drawn.paths.buffer_bytes, drawn.initial_C_L_Bps])
 
 
-def played(paths: ReplayedPaths, gains: list[float]) -> None:
-    """One rollout of three steps in which each environment plays one whole episode."""
-    starts = np.zeros((3, 4))
-    starts[0] = 1
-    paths.score(np.array([gains] * 3), starts)
-
-
-def test_until_enough_is_known_every_path_is_new() -> None:
-    paths, plain = source(), PathSource(DISTRIBUTION, 4, 1)
-    first = draw(paths, 0)
-    paths.begin(np.ones(4, np.bool_))
-    np.testing.assert_array_equal(first, draw(plain, 0))
-    played(paths, [0.1, 0.4, 0.2, 0.3])
-    again = draw(paths, 1)
-    assert {tuple(row) for row in again} <= {tuple(row) for row in first}  # now all are known ones, whole levels
-
-
-def test_a_draw_stays_as_it_is_while_its_episode_lasts() -> None:
-    paths = source()
+def played(gains: list[float], **settings: Any) -> ReplayedPaths:
+    """Four environments that have begun, and one rollout of three steps in which each plays one whole episode."""
+    paths = source(**settings)
     draw(paths, 0)
     paths.begin(np.ones(4, np.bool_))
-    played(paths, [0.1, 0.4, 0.2, 0.3])
-    now = draw(paths, 1)
+    paths.score(np.array([gains] * 3), np.eye(3, 1) * np.ones(4))
+    return paths
+
+
+GAINS = [0.1, 0.4, 0.2, 0.3]
+
+
+def test_until_enough_is_known_every_path_is_new_then_none_and_a_draw_stays_while_its_episode_lasts() -> None:
+    first = draw(PathSource(DISTRIBUTION, 4, 1), 0)
+    np.testing.assert_array_equal(draw(source(), 0), first)
+    paths = played(GAINS)
+    again = draw(paths, 1)
+    assert {tuple(row) for row in again} <= {tuple(row) for row in first}  # now all are known ones, whole levels
     paths.score(np.ones((3, 4)), np.zeros((3, 4)))
-    np.testing.assert_array_equal(draw(paths, 1), now)
+    np.testing.assert_array_equal(draw(paths, 1), again)
 
 
 def test_scores_are_those_of_a_plain_loop() -> None:
@@ -356,39 +326,18 @@ def test_scores_are_those_of_a_plain_loop() -> None:
         assert found[level] == pytest.approx(score)
 
 
-def test_probabilities_go_by_rank_and_by_age() -> None:
-    paths = source(temperature=1.0, staleness=0.0)
-    draw(paths, 0)
-    paths.begin(np.ones(4, np.bool_))
-    played(paths, [0.1, 0.4, 0.2, 0.3])
+def test_probabilities_go_by_rank_and_by_age_and_the_lowest_regret_is_forgotten() -> None:
     weights = np.array([1 / 4, 1, 1 / 3, 1 / 2])
-    np.testing.assert_allclose(paths.probabilities(), weights / weights.sum())
-    old = source(staleness=1.0)
-    draw(old, 0)
-    old.begin(np.ones(4, np.bool_))
-    played(old, [0.1, 0.4, 0.2, 0.3])
-    np.testing.assert_allclose(old.probabilities(), np.array([3, 2, 1, 0]) / 6)
-
-
-def test_the_lowest_regret_is_forgotten() -> None:
-    paths = source(size=2)
-    draw(paths, 0)
-    paths.begin(np.ones(4, np.bool_))
-    played(paths, [0.1, 0.4, 0.2, 0.05])
-    assert paths.state()["levels"].tolist() == [[1, 0], [2, 0]]
+    np.testing.assert_allclose(played(GAINS, temperature=1.0, staleness=0.0).probabilities(), weights / weights.sum())
+    np.testing.assert_allclose(played(GAINS, staleness=1.0).probabilities(), np.array([3, 2, 1, 0]) / 6)
+    assert played([0.1, 0.4, 0.2, 0.05], size=2).state()["levels"].tolist() == [[1, 0], [2, 0]]
 
 
 def replay_config(**changes: Any) -> TrainConfig:
-    data = {
-        "name": "small",
-        "total_steps": 1024,
-        "num_envs": 8,
-        "environment": {"steps_per_rtt": 2, "episode_rtts": 10, "staggered": True},
-        "ppo": {"n_steps": 16, "batch_size": 64, "hidden": [8], "n_epochs": 1},
-        "evaluation": {"n_paths": 4},
-        "replay": {"share": 0.8, "size": 8},
-    }
-    return validate(TrainConfig, {**data, **changes}, "small.yaml")
+    usual: dict[str, Any] = {"total_steps": 1024, "num_envs": 8, "replay": {"share": 0.8, "size": 8}}
+    usual |= {"environment": {"steps_per_rtt": 2, "episode_rtts": 10, "staggered": True}}
+    usual |= {"ppo": {"n_steps": 16, "batch_size": 64, "hidden": [8], "n_epochs": 1}}
+    return small(**{**usual, **changes})
 
 
 def test_replay_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
@@ -397,13 +346,10 @@ def test_replay_goes_on_as_if_it_had_not_been_interrupted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"replay": {"share": 2}}, "replay.share"),
-        ({"replay": {"sise": 2}}, "sise"),
-        ({"robust": {"start_step": 1, "round_steps": 1}}, "no robust rounds"),
-        ({"algorithm": "sac"}, "replay is for PPO senders"),
-    ],
-)
+    [({"replay": {"share": 2}}, "replay.share"), ({"replay": {"sise": 2}}, "sise"),
+     ({"robust": {"start_step": 1, "round_steps": 1}}, "no robust rounds"),
+     ({"algorithm": "sac"}, "replay is for PPO senders")],
+)  # fmt: skip
 def test_bad_settings_are_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as refused:
         replay_config(**changes)

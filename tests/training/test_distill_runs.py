@@ -75,8 +75,7 @@ def test_scores_equal_the_evaluation_of_one_sender(world: dict[str, object]) -> 
     for i, name in enumerate(names):
         one = evaluate_in_world(world, make_sender(name), 24, 3, path_set=PathSet.SELECT, warmup_rtts=20, measure_rtts=10)
         assert found.delay_rtts[i] == pytest.approx(one.delay_rtts, abs=1e-12)
-        assert found.score[i] == pytest.approx(one.score, abs=1e-12)
-        assert found.loss[i] == pytest.approx(one.loss, abs=1e-12)
+        assert found.score[i] == pytest.approx(one.score, abs=1e-12) and found.loss[i] == pytest.approx(one.loss, abs=1e-12)
 
 
 def test_cart_finds_a_tree_that_is_there() -> None:
@@ -88,8 +87,7 @@ def test_cart_finds_a_tree_that_is_there() -> None:
     rate = np.where(ratio > 3.0, 2.0 + 1.5 * mss, np.where(used > 0, 0.5, 1.0 + 0.25 * mss))
     template, numbers = grow(Samples(features, rate), 2)
     assert isinstance(template, Split) and template.guard is RATIO and isinstance(template.otherwise, Split)
-    assert template.otherwise.guard is UTILISED
-    assert predict(template, numbers, features) == pytest.approx(rate, abs=0.01)
+    assert template.otherwise.guard is UTILISED and predict(template, numbers, features) == pytest.approx(rate, abs=0.01)
     program = build(template, numbers, "found")
     expected = Expression((("C_U", Fraction(1)), ("C_L", Fraction(-3))))
     assert isinstance(program.rule, Branch) and program.rule.condition == expected
@@ -151,8 +149,6 @@ def test_policy_actions_equal_the_plain_reference() -> None:
 )
 def test_what_the_simulation_breaks_the_solver_breaks(program: Program, lemma: str) -> None:
     """Simulated violations are satisfiable in the encoding, and the solver's counterexamples break the simulated lemma."""
-    from ccenv.proofs.claims.verifier import Verifier
-
     numbers = claims.ClaimNumbers()
     pool = traces.random_traces(4000, 0)
     column = traces.LEMMAS.index(lemma)
@@ -246,11 +242,9 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert main(command) == 0  # nothing is done twice
     assert json.loads(capsys.readouterr().out)["seconds"] == first["seconds"]
     assert {name: (case["set"], case["seen"]) for name, case in first["worst"].items()} == {
-        "deep": ("training", False),
-        "shallow": ("training", False),
-        "long_jitter": ("report", False),
+        "deep": ("training", False), "shallow": ("training", False), "long_jitter": ("report", False),
         "narrow": ("report", False),
-    }
+    }  # fmt: skip
     report = ("long_jitter", "narrow")
     assert first["worst_utilisation"] == min(first["worst"][name]["utilisation"] for name in report)
     assert first["evaluation"]["path_set"] == "report"
@@ -300,7 +294,7 @@ def test_shapes_are_chosen_on_other_paths_than_their_numbers(monkeypatch: pytest
     assert sum(map(len, rates)) == len(set().union(*rates)) == 4 * 64
 
 
-def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) -> None:
+def test_other_limits_search_on_only_where_nothing_was_proved_and_other_code_does_all_again(tmp_path: Path) -> None:
     stages = Stages(tmp_path, {"seed": 0})
 
     def verdict_of(name: str, verdict: str, budget_s: float, recheck: str | None = None) -> str:
@@ -311,12 +305,8 @@ def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) ->
     assert verdicts == ["unknown", "unknown", "verified"]
     assert verdict_of("a", "refuted", 3) == "verified"  # from disk
     assert verdict_of("a", "unknown", 3, "yices") == "unknown"  # another question
-
-
-def test_stages_of_other_code_are_done_again(tmp_path: Path) -> None:
-    assert Stages(tmp_path, {}).run("a", lambda: {"x": 1})["x"] == 1
-    assert Stages(tmp_path, {}).run("a", lambda: {"x": 2})["x"] == 1
-    assert Stages(tmp_path, {"code": "other"}).run("a", lambda: {"x": 3})["x"] == 3
+    assert [stages.run("b", lambda x=x: {"x": x})["x"] for x in (1, 2)] == [1, 1]
+    assert Stages(tmp_path, {"seed": 0, "code": "other"}).run("b", lambda: {"x": 3})["x"] == 3
 
 
 def test_a_teacher_says_what_it_was_trained_for() -> None:
@@ -338,21 +328,18 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
-        (["still.safetensors", "-s", "utilisation=0.5"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "utilisation=1.5"], "must lie in 0.05 to 0.95"),
-        (["learned_nominl"], "Did you mean 'learned_nominal'"),
-        (["nothing.safetensors"], "cannot be read"),
-        (["still.safetensors", "--prove", "-s", "recheck=yice"], "Did you mean 'yices'?"),
-        (["still.safetensors", "-s", "recheck=yices"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
-        (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
-        (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
-        (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
-        (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0"),
-    ],
-)
+    [(["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
+     (["still.safetensors", "-s", "utilisation=0.5"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "utilisation=1.5"], "must lie in 0.05 to 0.95"),
+     (["learned_nominl"], "Did you mean 'learned_nominal'"), (["nothing.safetensors"], "cannot be read"),
+     (["still.safetensors", "--prove", "-s", "recheck=yice"], "Did you mean 'yices'?"),
+     (["still.safetensors", "-s", "recheck=yices"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
+     (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
+     (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
+     (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
+     (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0")],
+)  # fmt: skip
 def test_distill_refuses_in_one_line(arguments, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     save_policy(tmp_path / "still", constant_policy(0.0))

@@ -26,43 +26,31 @@ BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}
 ONE = {"duration_s": 60, "links": [LINK], "flows": [{"sender": "external", "rtt_ms": [10, 30]}]}
 THREE = {**ONE, "flows": [{"sender": s, "rtt_ms": [15, 30], "start_s": [0, 0.2]} for s in ("external", "cubic", "external")]}
 BOXED = {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}
+SENDER, NETWORK, PACKETS, BOXES = (f"ccenv/{name}-v0" for name in ("Sender", "Network", "Packet", "PacketNetwork"))
+COMPANY = {"signals": "company", "action": "cwnd_exp2"}
+ORCA = {"signals": "orca", "action": "cwnd_exp2_over", "inner": "cubic"}
 GAMES = {
-    "sender": ("ccenv/Sender-v0", {"models": ["cbr_delay", "ccac"]}),
-    "sender_discrete": ("ccenv/Sender-v0", {"action": "discrete", "n_actions": 7}),
-    "beside_reno": ("ccenv/Sender-v0", {"senders": ["reno", "external"], "reward": {"jain": 0.5, "delay": -0.2}}),
-    "two_flows": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "models": ["cbr_delay"]}),
-    "two_flows_discrete": ("ccenv/Sender-v0", {"senders": ["external", "external"], "action": "discrete", "n_actions": 5}),
-    "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
-    "network": ("ccenv/Network-v0", {"decision_steps": 2}),
-    "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
-    "shield": ("ccenv/Sender-v0", {"shield": shield(), "models": ["cbr_delay", "ccac"]}),
-    "shield_discrete": ("ccenv/Sender-v0", {"shield": shield(), "action": "discrete", "n_actions": 4}),
-    "watched": (
-        "ccenv/Sender-v0",
-        {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]},
-    ),
-    "watched_window": ("ccenv/Sender-v0", {"signals": "company", "action": "cwnd_exp2", "discrete": True, "n_actions": 5}),
-    "watched_flows": (
-        "ccenv/Sender-v0",
-        {"senders": ["external", "reno", "external"], "signals": "orca", "action": "cwnd_exp2_over", "inner": "cubic"}
-        | {"reward": "company"},
-    ),
-    "watched_shared": (
-        "ccenv/Sender-v0",
-        {"senders": ["external", "external"], "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
-        | {"reward": "company"},
-    ),
-    "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
-    "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
-    "packet_shield": ("ccenv/Packet-v0", {"scenario": ONE, "shield": shield()}),
-    "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
-    "packet_shared": (
-        "ccenv/Packet-v0",
-        {"scenario": THREE, "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
-        | {"clock": {"every": "rtt", "common": True}},
-    ),
-    "packet_network": ("ccenv/PacketNetwork-v0", {"scenario": BOXED}),
-    "packet_network_strong": ("ccenv/PacketNetwork-v0", {"scenario": BOXED, "link_rate_min_share": 0.4}),
+    "sender": (SENDER, {"models": ["cbr_delay", "ccac"]}),
+    "sender_discrete": (SENDER, {"action": "discrete", "n_actions": 7}),
+    "beside_reno": (SENDER, {"senders": ["reno", "external"], "reward": {"jain": 0.5, "delay": -0.2}}),
+    "two_flows": (SENDER, {"senders": ["external", "cc_qdel", "external"], "models": ["cbr_delay"]}),
+    "two_flows_discrete": (SENDER, {"senders": ["external", "external"], "action": "discrete", "n_actions": 5}),
+    "shared": (SENDER, {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
+    "network": (NETWORK, {"decision_steps": 2}),
+    "network_discrete": (NETWORK, {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
+    "shield": (SENDER, {"shield": shield(), "models": ["cbr_delay", "ccac"]}),
+    "shield_discrete": (SENDER, {"shield": shield(), "action": "discrete", "n_actions": 4}),
+    "watched": (SENDER, {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]}),
+    "watched_window": (SENDER, {**COMPANY, "discrete": True, "n_actions": 5}),
+    "watched_flows": (SENDER, {"senders": ["external", "reno", "external"], **ORCA, "reward": "company"}),
+    "watched_shared": (SENDER, {"senders": ["external", "external"], "shared_policy": True, **COMPANY, "reward": "company"}),
+    "packet": (PACKETS, {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
+    "packet_discrete": (PACKETS, {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
+    "packet_shield": (PACKETS, {"scenario": ONE, "shield": shield()}),
+    "packet_flows": (PACKETS, {"scenario": THREE, **COMPANY, "reward": "company"}),
+    "packet_shared": (PACKETS, {"scenario": THREE, "shared_policy": True, **COMPANY, "clock": {"every": "rtt", "common": True}}),
+    "packet_network": (BOXES, {"scenario": BOXED}),
+    "packet_network_strong": (BOXES, {"scenario": BOXED, "link_rate_min_share": 0.4}),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
 
@@ -179,8 +167,7 @@ def test_noise_is_keyed_by_the_seed_alone():
 
 def test_a_callback_may_end_the_training():
     _, seen, went_on = collect(build("sender"), KernelPPO.collect_rollouts, stop_at=4)
-    assert not went_on
-    assert len(seen.rewards) == 4
+    assert not went_on and len(seen.rewards) == 4
 
 
 def test_learning_goes_on_over_several_rollouts():

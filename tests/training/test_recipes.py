@@ -76,6 +76,9 @@ def test_bounds_of_a_point_are_its_output_and_of_one_layer_exact() -> None:
     point = np.array([[0.3, 1.2, 1.0]])
     lowest, highest = output_bounds(policy, point, point)
     assert highest[0] - lowest[0] < 1e-9 and lowest[0] == pytest.approx(outputs(policy, point)[0])
+    squashed = dataclasses.replace(policy, head="squashed")
+    with pytest.raises(InputError, match="head 'mean'"):
+        output_bounds(squashed, np.zeros((1, 3)), np.ones((1, 3)))
     line = dataclasses.replace(policy, weights=(np.array([[1.0], [-2.0], [0.5]]),), biases=(np.array([0.25]),))
     lowest, highest = output_bounds(line, np.zeros((1, 3)), np.ones((1, 3)))
     assert (lowest[0], highest[0]) == (pytest.approx(-1.75), pytest.approx(1.75))
@@ -92,12 +95,6 @@ def test_the_bounds_that_are_trained_are_those_that_are_reported() -> None:
     trained = torch_bounds(layers, policy.activation == "tanh", torch.from_numpy(low), torch.from_numpy(high))
     for ours, theirs in zip(output_bounds(policy, low, high), trained, strict=True):
         np.testing.assert_allclose(ours, theirs.detach().numpy(), atol=1e-9)
-
-
-def test_bounds_are_refused_for_what_they_do_not_hold_of() -> None:
-    squashed = dataclasses.replace(random_policy(interface(signals="aurora", history=1), (4,)), head="squashed")
-    with pytest.raises(InputError, match="head 'mean'"):
-        output_bounds(squashed, np.zeros((1, 3)), np.ones((1, 3)))
 
 
 def test_pieces_lie_in_their_box() -> None:
@@ -157,10 +154,15 @@ def test_examples_are_the_newest_ones() -> None:
     assert sorted(examples.seen[:, 0].tolist()) == [2, 3, 4, 5]
 
 
-def test_a_preference_is_a_constant_input() -> None:
+def make_family() -> tuple[PolicySender, PolicySender]:
+    """Return a policy whose last two inputs are a preference, and the same with one built in."""
     sees = interface(signals="aurora", history=1)
     whole = random_policy(interface(signals=[*sees.signals, "loss_rate", "ecn_share"], history=1), (4,))
-    family = with_preference(dataclasses.replace(whole, interface=sees), {"a": 0.25, "b": 0.75})
+    return whole, with_preference(dataclasses.replace(whole, interface=sees), {"a": 0.25, "b": 0.75})
+
+
+def test_a_preference_is_a_constant_input() -> None:
+    whole, family = make_family()
     seen = np.random.default_rng(0).normal(size=(9, 3))
     asked = with_preference(family, {"a": 1.0})
     for one, weights in ((family, [0.25, 0.75]), (asked, [1.0, 0.0])):
@@ -172,17 +174,12 @@ def test_a_preference_is_a_constant_input() -> None:
 
 @pytest.mark.parametrize("weights", [{"a": 0.5}, {"a": 2.0, "b": -1.0}, {"a": float("nan"), "b": 1.0}, {"a": 0.5, "c": 0.5}])
 def test_what_is_no_preference_is_refused(weights: dict[str, float]) -> None:
-    sees = interface(signals="aurora", history=1)
-    whole = random_policy(interface(signals=[*sees.signals, "loss_rate", "ecn_share"], history=1), (4,))
-    family = with_preference(dataclasses.replace(whole, interface=sees), {"a": 0.25, "b": 0.75})
     with pytest.raises(InputError, match=r"add up to 1|unknown objective"):
-        with_preference(family, weights)
+        with_preference(make_family()[1], weights)
 
 
 def test_a_family_is_one_card(tmp_path: Path) -> None:
-    sees = interface(signals="aurora", history=1)
-    whole = random_policy(interface(signals=[*sees.signals, "loss_rate", "ecn_share"], history=1), (4,))
-    family = with_preference(dataclasses.replace(whole, interface=sees), {"a": 0.25, "b": 0.75})
+    _, family = make_family()
     save_policy(tmp_path, family)
     plain, read = load_policy(tmp_path), load_family(tmp_path)
     assert type(plain) is PolicySender and sender_hash(plain) == sender_hash(read) == sender_hash(family)
@@ -190,11 +187,8 @@ def test_a_family_is_one_card(tmp_path: Path) -> None:
     assert sender_hash(with_preference(read, {"b": 1.0})) == sender_hash(with_preference(family, {"b": 1.0}))
     card = tmp_path / "policy.json"
     data = json.loads(card.read_text())
-    for wrong in (
-        {"objectives": ["a"], "default": [1.0]},
-        {"objectives": ["a", "b"], "default": [1, 1]},
-        {"objectives": ["a", "a"]},
-    ):
+    both = ["a", "b"]
+    for wrong in ({"objectives": ["a"], "default": [1.0]}, {"objectives": both, "default": [1, 1]}, {"objectives": ["a", "a"]}):
         card.write_text(json.dumps({**data, "preference": wrong}))
         with pytest.raises(InputError, match="preference"):
             load_policy(tmp_path)
@@ -268,19 +262,14 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "more", "said"),
-    [
-        ("canopy", ["recipe.imitation={}"], "one of them is allowed"),
-        ("canopy", ["algorithm=td3"], "PPO senders per packet"),
-        ("canopy", ["packet.n_actions=5"], "actions that are numbers"),
-        ("mocc", ["ppo.rollouts=kernel"], "ppo.rollouts"),
-        ("mocc", ["packet.reward=orca"], "objectives are the reward"),
-        ("mocc", ["recipe.preferences.default={throughput: 1}"], "one weight for each"),
-        ("indigo", ["packet.action=rate_delta", "packet.action_parameters={}"], "oracle sets windows"),
-        ("genet", ["recipe.gap.baseline=learned_fair", "total_steps=256"], "no classic CCA"),
-        ("genet", ["recipe.gap.width=2"], "width"),
-        ("genet", ["recipe.gpa={}"], "gap"),
-    ],
-)
+    [("canopy", ["recipe.imitation={}"], "one of them is allowed"), ("canopy", ["algorithm=td3"], "PPO senders per packet"),
+     ("canopy", ["packet.n_actions=5"], "actions that are numbers"), ("mocc", ["ppo.rollouts=kernel"], "ppo.rollouts"),
+     ("mocc", ["packet.reward=orca"], "objectives are the reward"),
+     ("mocc", ["recipe.preferences.default={throughput: 1}"], "one weight for each"),
+     ("indigo", ["packet.action=rate_delta", "packet.action_parameters={}"], "oracle sets windows"),
+     ("genet", ["recipe.gap.baseline=learned_fair", "total_steps=256"], "no classic CCA"),
+     ("genet", ["recipe.gap.width=2"], "width"), ("genet", ["recipe.gpa={}"], "gap")],
+)  # fmt: skip
 def test_recipes_that_cannot_be_are_refused_in_one_line(name: str, more: list[str], said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said) as error:
         train(small(name, *more), tmp_path / "run")
@@ -290,13 +279,10 @@ def test_recipes_that_cannot_be_are_refused_in_one_line(name: str, more: list[st
 @pytest.mark.parametrize(
     "changed",
     [
-        {"box": {"latency_ratio": [3, 2]}},
-        {"box": {"latency_ratoi": [1, 2]}},
-        {"box": {"latency_ratio": [0, 2]}},
-        {"at_least": 0.0},
-        {"at_most": None},
+        {"box": {"latency_ratio": [3, 2]}}, {"box": {"latency_ratoi": [1, 2]}}, {"box": {"latency_ratio": [0, 2]}},
+        {"at_least": 0.0}, {"at_most": None},
     ],
-)
+)  # fmt: skip
 def test_properties_that_say_nothing_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises((ValueError, InputError), match=r"latency_ratio|at_most or at_least"):
         Property.model_validate({"name": "x", "box": {"latency_ratio": [1, 2]}, "at_most": 0.0, **changed})

@@ -121,11 +121,9 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, answer, refused):
     config = load_config("quick_sender", [*small, "seed=1"])
     entry = record.make_entry(config, train(config, default_folder(config)))
     assert {scene: (case["set"], case["seen"]) for scene, case in entry["worst"].items()} == {
-        "deep": ("training", "in range"),
-        "shallow": ("training", "in range"),
-        "long_jitter": ("report", None),
+        "deep": ("training", "in range"), "shallow": ("training", "in range"), "long_jitter": ("report", None),
         "narrow": ("report", None),
-    }
+    }  # fmt: skip
     assert all(0 <= case["utilisation"] <= 1 and case["legal"] for case in entry["worst"].values())
     assert entry["world"]["senders"] == ["external"] and entry["world"]["steps_per_rtt"] == 4
     assert entry["evaluation"]["path_set"] == entry["common"]["path_set"] == "report"
@@ -338,8 +336,6 @@ def test_an_attack_names_its_scene_and_what_the_sender_has_met(tmp_path, capsys,
 
 
 def test_a_card_tells_on_which_scenes_its_policy_was_attacked(tmp_path: Path) -> None:
-    import numpy as np
-
     policy = PolicySender("still", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(1),), "tanh")
     file = tmp_path / "still"
     save_policy(file, policy, {"config": {"robust": {"share": 0.5, "paths": ["deep"]}}})

@@ -240,8 +240,7 @@ def test_each_row_is_a_flow_with_its_own_reward(action):
         own = rows.step(chosen.reshape((6, 1) if action == "box" else 6))
         theirs = flows.step({name: chosen[:, i] for i, name in enumerate(flows.agents)})
         np.testing.assert_array_equal(own.reshape(3, 2), np.stack([theirs[name] for name in flows.agents], 1))
-    assert (own.reshape(3, 2)[:, 0] != own.reshape(3, 2)[:, 1]).any()
-    assert rows.core.truncated().all()
+    assert (own.reshape(3, 2)[:, 0] != own.reshape(3, 2)[:, 1]).any() and rows.core.truncated().all()
 
 
 def test_rows_of_a_network_start_and_end_together():
@@ -256,8 +255,7 @@ def test_rows_of_a_network_start_and_end_together():
         np.testing.assert_array_equal(dones[0::2], dones[1::2])
         ended += dones
         for row in np.flatnonzero(dones):
-            assert infos[row]["terminal_observation"].shape == (10,)
-            assert infos[row]["jain"] == infos[row ^ 1]["jain"]
+            assert infos[row]["terminal_observation"].shape == (10,) and infos[row]["jain"] == infos[row ^ 1]["jain"]
     assert ended.min() >= 2
     with pytest.raises(InputError, match="shared_policy is for the flows"):
         make_sb3("ccenv/Network-v0", 2, shared_policy=True)
@@ -282,37 +280,18 @@ def test_shipped_config_trains_and_goes_on(tmp_path, capsys):
         return json.loads(capsys.readouterr().out)
 
     first = train()
-    assert first["evaluation"]["n_flows"] == 2
-    assert first["steps"] == 128
+    assert first["evaluation"]["n_flows"] == 2 and first["steps"] == 128
     assert train("total_steps=256")["resumed_from_steps"] == 128
     assert make_sender(str(tmp_path / "run")).name == "shared_sender"
-
-
-def test_python_and_kernel_rollouts_both_train(tmp_path):
-    from ccenv.training.learner import Learner
-
-    for rollouts in ("python", "kernel"):
-        learner = Learner(load_config("shared_sender", [*SMALL, f"ppo.rollouts={rollouts}"]))
-        before = learner.player().weights[0].copy()
-        learner.run(lambda state, progress: False)
-        assert learner.state.iteration == 2
-        assert (learner.player().weights[0] != before).any()
 
 
 def test_flows_that_share_are_evaluated_together():
     world = EnvSettings(senders=("external", "external"), models=("cbr_delay",), steps_per_rtt=4)
     both = evaluate_in_world(world, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
-    alone = evaluate_in_world(
-        world.model_copy(update={"senders": ("external", "cc_probe_drain")}),
-        make_sender("cc_probe_drain"),
-        8,
-        warmup_rtts=20,
-        measure_rtts=20,
-    )
-    assert both.n_flows == 2
-    assert both.share == pytest.approx(1.0)
-    assert both.utilisation == pytest.approx(alone.link_utilisation)
-    assert 0 < alone.share < 1
+    beside = world.model_copy(update={"senders": ("external", "cc_probe_drain")})
+    alone = evaluate_in_world(beside, make_sender("cc_probe_drain"), 8, warmup_rtts=20, measure_rtts=20)
+    assert both.n_flows == 2 and both.share == pytest.approx(1.0)
+    assert both.utilisation == pytest.approx(alone.link_utilisation) and 0 < alone.share < 1
 
 
 def test_flows_of_rllib_need_two():
@@ -355,15 +334,12 @@ def test_an_action_is_the_position_in_the_interval(action, position):
         assert core.flow("rate_Bps")[0, 0] == min(max(lo + position * (hi - lo), lo), hi)
 
 
-def test_discrete_actions_are_evenly_spaced_positions():
+def test_discrete_actions_are_evenly_spaced_positions_and_no_number_is_none():
     env = gym.make("ccenv/Sender-v0", shield=shield(), action="discrete", n_actions=5)
     env.reset(seed=1)
     for level in range(5):
         env.step(level)
         assert env.unwrapped.task.core.flow("position")[0, 0] == level / 4
-
-
-def test_an_action_that_is_no_number_is_refused():
     env = gym.make("ccenv/Sender-v0", shield=shield(), disable_env_checker=True)
     env.reset(seed=1)
     with pytest.raises(InputError, match="not a number"):
@@ -376,11 +352,9 @@ def test_a_run_inside_a_shield_leaves_a_policy_with_its_shield(tmp_path):
     assert config.environment.shield == to_data(shield())
     result = train(config, tmp_path / "run")
     sender = make_sender(str(result.folder))
-    assert isinstance(sender, ShieldSender) and sender.chooser == "policy"
-    assert sender.program == shield()
+    assert isinstance(sender, ShieldSender) and sender.chooser == "policy" and sender.program == shield()
     assert evaluate_sender(sender, 32, steps_per_rtt=4).score == pytest.approx(result.common.score, abs=0.05)
-    assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"]
-    assert load_shield(str(result.folder)) == shield()
+    assert "lo + u (hi - lo)" in policy_notes(result.folder)["action"] and load_shield(str(result.folder)) == shield()
     again = train(config, tmp_path / "run")
     assert again.steps == result.steps and sender_hash(make_sender(str(again.folder))) == sender_hash(sender)
 
@@ -406,7 +380,8 @@ def test_a_policy_inside_a_shield_is_read_back(tmp_path):
         save_policy(tmp_path, ShieldSender("c", shield(), "middle"))
 
 
-def test_choosers_by_name(tmp_path):
+def test_choosers_by_name(tmp_path, refused):
+    refused(["train", "quick_sender", "--set", "shield=cc_qdel"], "has no shield")
     file = tmp_path / "c.json"
     file.write_text(to_json(shield()))
     for chooser in ("lo", "hi", "middle", "random"):
@@ -422,12 +397,9 @@ def test_choosers_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "config", "score"),
-    [
-        ("learned_shield_u80", "learned_shield", 0.9745),
-        ("learned_shield_u80_firm", "learned_shield_firm", 0.9745),
-        ("learned_shield_u77_timeouts", "learned_shield_timeouts", 0.964),
-    ],
-)
+    [("learned_shield_u80", "learned_shield", 0.9745), ("learned_shield_u80_firm", "learned_shield_firm", 0.9745),
+     ("learned_shield_u77_timeouts", "learned_shield_timeouts", 0.964)],
+)  # fmt: skip
 def test_the_shipped_policies_have_their_score_and_their_shield(name, config, score):
     sender = make_sender(name)
     assert sender.program == load_config(config).environment.shield_program()
@@ -441,7 +413,3 @@ def test_the_narrower_shield_lies_inside_the_proved_one(ratio, C_L, delayed, uti
     beliefs = {"C_L": C_L, "C_U": ratio * C_L, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delayed), "utilised": utilised}
     (low, high, _), (least, most, _) = interval(outer, beliefs), interval(inner, beliefs)
     assert low <= least <= most <= high
-
-
-def test_the_command_line_refuses_a_program_in_one_line(refused):
-    refused(["train", "quick_sender", "--set", "shield=cc_qdel"], "has no shield")

@@ -28,13 +28,9 @@ def test_mean_layers_take_the_head_apart() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        (["iteration=3"], "Did you mean 'iterations'"),
-        (["environment.model=[ccac]"], "Did you mean 'models'"),
-        (["environment.models=[ccac, ideal]"], "one model"),
-        (["hidden=[512]"], "widths must lie in 1 to 256"),
-    ],
-)
+    [(["iteration=3"], "Did you mean 'iterations'"), (["environment.model=[ccac]"], "Did you mean 'models'"),
+     (["environment.models=[ccac, ideal]"], "one model"), (["hidden=[512]"], "widths must lie in 1 to 256")],
+)  # fmt: skip
 def test_bad_configs_stop_before_ray_starts(changes, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(["train", "rllib_duel", *(a for c in changes for a in ("--set", c))], said)
@@ -90,9 +86,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("ray")
     from tables import training_records as record
 
-    from ccenv.base.config import validate
-    from ccenv.training.config import load_data
-    from ccenv.training.rllib.run import RllibConfig, train_rllib
+    from ccenv.training.rllib.run import train_rllib
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary
@@ -105,8 +99,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = validate(RllibConfig, *load_data(name, [*arguments[1:-2:2], "seed=3"]))
     run = record.make_entry(config, train_rllib(config, tmp_path / "run"))  # finished: nothing is trained again
     assert run["evaluation"] == result["evaluation"] and 0 <= run["worst"]["deep"]["utilisation"] <= 1
-    assert (run["duel"] is None) == (name == "rllib_sender")
-    assert make_sender(str(tmp_path / "run")).name == name
+    assert (run["duel"] is None) == (name == "rllib_sender") and make_sender(str(tmp_path / "run")).name == name
     if name == "rllib_duel":
         first = result["returns"][0]
         assert first["sender"] == pytest.approx(-first["network"])  # zero-sum

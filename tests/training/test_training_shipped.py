@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tables import training_records as record
-from tables import training_records as records
 from tables.training_records import shipped_runs, train_shipped
 
 from ccenv.base.config import shipped_names
@@ -23,7 +22,7 @@ SMALL = ("num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
-    monkeypatch.setattr(records, "SEEDS", {"network_drain": 1, "quick_sender": 2})
+    monkeypatch.setattr(record, "SEEDS", {"network_drain": 1, "quick_sender": 2})
 
 
 def test_every_shipped_config_is_trained_with_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +64,7 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
         patch.setattr(record, "ATTACK_FLOW_STEPS", 50_000)
         assert go("quick_sender") == ["quick_sender-0", "quick_sender-1"]  # attacked again, not trained
     with monkeypatch.context() as patch:
-        patch.setattr(records, "sender_hash", lambda sender: "another policy of the zoo")
+        patch.setattr(record, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
     for module in ("tables.training_records", "ccenv.training.run"):
         monkeypatch.setattr(f"{module}.code_hash", lambda *entries: "of tomorrow")

@@ -19,12 +19,15 @@ from ccenv.base.config import validate
 NAMES = MEASURES.names or ()
 
 
-def measured(**values: float) -> np.record:
+def measured_record(**values: float) -> np.record:
     record = np.rec.array(np.zeros(1, MEASURES))[0]
-    record.interval_s, record.mss_bytes, record.app_left_bytes = 0.04, 1500.0, np.inf
     for name, value in values.items():
         record[name] = value
     return record
+
+
+def measured(**values: float) -> np.record:
+    return measured_record(**({"interval_s": 0.04, "mss_bytes": 1500.0, "app_left_bytes": np.inf} | values))
 
 
 def signals(**values: float) -> dict[str, float]:
@@ -94,9 +97,7 @@ AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
 
 
 @given(st.floats(-1, 1), st.sampled_from((0.0, 1.0, 2.0)), st.floats(1, 1e6), st.sampled_from((0.0, 0.01, 0.3)), AMOUNTS, AMOUNTS)
-def test_a_pulled_window_is_that_of_the_page(
-    a: float, starting: float, segments: float, srtt_s: float, acked: float, lost: float
-) -> None:
+def test_a_pulled_window_is_that_of_the_page(a, starting, segments, srtt_s, acked, lost):
     told = {"cwnd_bytes": 1500 * segments, "srtt_s": srtt_s, "acked_bytes": acked, "lost_bytes": lost, "starting": starting}
     rate_Bps, cwnd_bytes = set_by_action(PULL, 35.0, 0.25, a, measured(**told, probe_change=-2.0))
     wanted = pulled_window(a, int(starting), segments, srtt_s, acked, lost, pull=35, flooded=0.25, change=-2)
@@ -162,13 +163,6 @@ def monitor() -> np.record:
     return np.rec.array(np.zeros(1, MONITOR))[0]
 
 
-def measured_record(**values: float) -> np.record:
-    record = np.rec.array(np.zeros(1, MEASURES))[0]
-    for name, value in values.items():
-        record[name] = value
-    return record
-
-
 @given(st.floats(0, 1e6), st.floats(0, 10))
 def test_a_level_is_a_bit_of_the_time_and_the_newest_rtt(now_s: float, rtt_s: float) -> None:
     level = drawn_level(now_s, rtt_s)
@@ -178,12 +172,8 @@ def test_a_level_is_a_bit_of_the_time_and_the_newest_rtt(now_s: float, rtt_s: fl
 
 def test_levels_are_as_good_as_random() -> None:
     levels = np.array([drawn_level(0.3 * k, 0.04) for k in range(4000)])
-    for other in (
-        np.ones(4000),
-        np.roll(levels, 1),
-        np.roll(levels, 2),
-        np.array([drawn_level(0.3 * k, 0.05) for k in range(4000)]),
-    ):
+    elsewhere = np.array([drawn_level(0.3 * k, 0.05) for k in range(4000)])
+    for other in (np.ones(4000), np.roll(levels, 1), np.roll(levels, 2), elsewhere):
         assert abs(float(levels @ other)) / 4000 < 0.06
 
 
@@ -209,9 +199,8 @@ def test_the_response_is_the_share_of_a_queue_that_is_the_flows_own(share: float
     own, window, level, found = monitor(), 1.0, 0.0, []
     others = (1 - share) / share
     for decision in range(400):
-        m = measured_record(
-            now_s=0.3 * decision, srtt_s=0.04 * (window + others), cwnd_bytes=window * 1e5, min_rtt_s=0.01, rtt_last_s=0.04
-        )
+        rtts = {"srtt_s": 0.04 * (window + others), "min_rtt_s": 0.01, "rtt_last_s": 0.04}
+        m = measured_record(now_s=0.3 * decision, cwnd_bytes=window * 1e5, **rtts)
         follow_probes(own, m)
         own.decisions += 1
         level += m.probe_change

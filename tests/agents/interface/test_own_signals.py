@@ -159,16 +159,13 @@ def test_what_is_stored_names_no_code(file: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("env_id", ENVS)
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("raises", r"mine\.py:21: raises: AttributeError: .*queue_ration"),
-        ("silent", r"mine\.py:2[56]: silent: silent has not come back"),
-        ("nothing", r"mine\.py:29: nothing\(\) must take \(seen\)"),
-        ("no_number", r"mine\.py:33: no_number: ValueError: no_number is nan for Seen"),
-        ("remembers", r"mine\.py:40: remembers gives other numbers for the same signals"),
-        ("taken", r"mine\.py:45: 'loss_rate' is the name of a signal of the table"),
-        ("signale", "signals"),
-    ],
-)
+    [("raises", r"mine\.py:21: raises: AttributeError: .*queue_ration"),
+     ("silent", r"mine\.py:2[56]: silent: silent has not come back"),
+     ("nothing", r"mine\.py:29: nothing\(\) must take \(seen\)"),
+     ("no_number", r"mine\.py:33: no_number: ValueError: no_number is nan for Seen"),
+     ("remembers", r"mine\.py:40: remembers gives other numbers for the same signals"),
+     ("taken", r"mine\.py:45: 'loss_rate' is the name of a signal of the table"), ("signale", "signals")],
+)  # fmt: skip
 def test_what_fails_is_named(env_id: str, file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccenv.base.user.limits.CALL_LIMIT_S", 0.5)
     with pytest.raises(InputError, match=message) as caught:

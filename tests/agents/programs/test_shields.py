@@ -28,8 +28,7 @@ def test_a_shield_survives_writing_and_printing():
     program = shield()
     assert parse_program(to_json(program)) == program and json.loads(to_json(program))["version"] == 2
     assert "rate in [6/5 C_L, 8/5 C_L + MSS/Rm]" in pseudo_code(program)
-    assert "rate = C_L" in pseudo_code(program)
-    assert largest_rate(program) == (Fraction(8, 5), 1)
+    assert "rate = C_L" in pseudo_code(program) and largest_rate(program) == (Fraction(8, 5), 1)
 
 
 def test_a_program_without_intervals_is_written_as_version_1_and_read_as_either():
@@ -45,19 +44,14 @@ def test_intervals_are_exact():
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [
-        (document(version=1), "version 1 does not know"),
-        (document(version=3), "version"),
-        (leaf({"C_L": 1}, {"qdel_L": 1}), "a rate has the unit bytes/s"),
-        (leaf({"C_L": 1}, {"C_L": 1, "MSS": 1}), "mixed units"),
-        (leaf({"C_L": 1}, {"C_L": 2}, rate={"C_L": 1}), "either 'rate' or 'rate_between'"),
-        ({**leaf({}, {}), "rule": {"rate_between": [{"C_L": 1}]}}, "two expressions"),
-        ({**leaf({}, {}), "rule": {"rate_between": {"C_L": 1}}}, "two expressions"),
-        (leaf({"C_L": 1}, {"C_L": 1.5}), "write an integer or a text"),
-        (leaf({"C_L": 1}, {"C_Q": 1}), "unknown input"),
-        ({**leaf({}, {}), "rule": {"rate_betwen": []}}, "Did you mean"),
-    ],
-)
+    [(document(version=1), "version 1 does not know"), (document(version=3), "version"),
+     (leaf({"C_L": 1}, {"qdel_L": 1}), "a rate has the unit bytes/s"), (leaf({"C_L": 1}, {"C_L": 1, "MSS": 1}), "mixed units"),
+     (leaf({"C_L": 1}, {"C_L": 2}, rate={"C_L": 1}), "either 'rate' or 'rate_between'"),
+     ({**leaf({}, {}), "rule": {"rate_between": [{"C_L": 1}]}}, "two expressions"),
+     ({**leaf({}, {}), "rule": {"rate_between": {"C_L": 1}}}, "two expressions"),
+     (leaf({"C_L": 1}, {"C_L": 1.5}), "write an integer or a text"), (leaf({"C_L": 1}, {"C_Q": 1}), "unknown input"),
+     ({**leaf({}, {}), "rule": {"rate_betwen": []}}, "Did you mean")],
+)  # fmt: skip
 def test_damaged_shields_are_refused(data, said):
     with pytest.raises(ProgramError, match=said):
         parse_program(data)
@@ -65,10 +59,8 @@ def test_damaged_shields_are_refused(data, said):
 
 def test_an_empty_interval_is_found_with_a_belief():
     rule = {
-        "if": {"C_U": 1, "C_L": -2},
-        "then": RULE["then"],
-        "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]},
-    }
+        "if": {"C_U": 1, "C_L": -2}, "then": RULE["then"], "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]},
+    }  # fmt: skip
     program = parse_program(document(rule=rule))
     found = empty_interval(program)
     assert found is not None and found.lo > found.hi
@@ -88,8 +80,7 @@ def test_no_interval_of_the_shield_is_empty():
 def test_no_position_leaves_the_interval(a, b, position):
     lo, hi = min(a, b), max(a, b)
     rate = rate_in(lo, hi, position)
-    assert lo <= rate <= hi
-    assert rate == rate_at(lo, hi, position)
+    assert lo <= rate <= hi and rate == rate_at(lo, hi, position)
     if not position > 0:
         assert rate == lo
     elif position >= 1:

@@ -102,10 +102,8 @@ def main(arguments: list[str]) -> int:
     for name, count in shares(int(arguments[0]), arguments[1:]).items():
         tally = fuzz(TARGETS[name], range(count))
         inputs, refused, faults = inputs + tally.inputs, refused + tally.refused, faults + len(tally.faults)
-        line = (
-            f"{name:16} {tally.inputs:8} inputs {tally.refused:8} refused {tally.seconds:7.1f} s, slowest {tally.slowest_s:.2f} s"
-        )
-        sys.stdout.write(line + f", slowest {tally.slowest_s:.2f} s, {len(tally.faults)} faults\n")
+        line = f"{name:16} {tally.inputs:8} inputs {tally.refused:8} refused {tally.seconds:7.1f} s"
+        sys.stdout.write(f"{line}, slowest {tally.slowest_s:.2f} s, {len(tally.faults)} faults\n")
         sys.stdout.writelines(f"    {fault}\n" for fault in tally.faults[:8])
         sys.stdout.flush()
     sys.stdout.write(f"{inputs} inputs: {refused} refused in one line, {faults} faults\n")

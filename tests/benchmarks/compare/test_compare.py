@@ -1,5 +1,6 @@
 """Senders side by side: figures, table, picture, failures, units."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from ccenv.base.errors import InputError
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
 from ccenv.benchmarks.compare import Comparison, compare
+from ccenv.benchmarks.compare.added_delay import SMALL_DELTA, advise_lambda
 from ccenv.cli.main import main
 from ccenv.simulation import simulate
 
@@ -40,8 +42,7 @@ def test_the_whole_run_stands_beside_the_averages(comparison: Comparison) -> Non
     assert (setting["warmup_s"], setting["duration_s"]) == (1.0, 4.0)
     ends = result.flow_log[-1, :2]
     assert row.total_mb == pytest.approx(ends["goodput_bytes"].sum() / 1e6)
-    assert row.total_loss == pytest.approx(ends["dropped_bytes"].sum() / ends["sent_bytes"].sum())
-    assert row.loss is not None
+    assert row.total_loss == pytest.approx(ends["dropped_bytes"].sum() / ends["sent_bytes"].sum()) and row.loss is not None
     assert row.total_loss > 1.2 * row.loss  # slow start is in the one, not in the other
 
 
@@ -52,8 +53,7 @@ def test_several_seeds_make_means_with_intervals() -> None:
     row, values = several.rows[0], [row.throughput_mbps or 0.0 for row in alone]
     assert row.throughput_mbps == pytest.approx(sum(values) / 3)
     low, high = row.intervals["throughput_mbps"]
-    assert min(values) <= low < row.throughput_mbps < high <= max(values)
-    assert "[" in row.text("throughput_mbps")
+    assert min(values) <= low < row.throughput_mbps < high <= max(values) and "[" in row.text("throughput_mbps")
     assert not alone[0].intervals
     first = several.results[0]
     assert first is not None and first.scenario.seed == 3
@@ -84,12 +84,10 @@ def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison)
 
 def test_table_frame_and_page(comparison: Comparison) -> None:
     frame = comparison.to_frame()
-    assert list(frame.index) == ["reno", "bad", "copa"]
-    assert "worst_utilisation" not in frame.columns
+    assert list(frame.index) == ["reno", "bad", "copa"] and "worst_utilisation" not in frame.columns
     assert frame.loc["reno", "share"] == comparison.rows[0].share
     page = comparison._repr_html_()
-    assert page.count("<tr>") == 4
-    assert "<svg" in page
+    assert page.count("<tr>") == 4 and "<svg" in page
     assert repr(comparison) == (
         "Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, "
         "packets up to 0.5 service times late, "
@@ -140,8 +138,7 @@ NO_RATES = ["", "fast", "50mph", "-3mbps", "0", "nan", "inf", "1e400mbps", "5 5m
 def test_what_is_no_rate_is_one_line(value: object) -> None:
     with pytest.raises(InputError) as caught:
         positive("rate", value, MBPS)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(
@@ -168,6 +165,22 @@ def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert main(["compare", *arguments, "--duration", "1s"]) == 2
     printed = capsys.readouterr()
     said = printed.err.strip()
-    assert printed.out == ""
-    assert message in said
-    assert said.count("\n") == 0
+    assert printed.out == "" and message in said and said.count("\n") == 0
+
+
+# Advice on added delay: [Delta] s.5.2's two cases.
+
+
+def test_bulk_flows_of_bbr_are_equalised_and_a_short_flow_is_left_alone() -> None:
+    bulk = advise_lambda([0.074, 0.01, 0.01], "bbr1")
+    assert bulk.lambda_s == pytest.approx(0.08)  # a whole number of 10 ms
+    assert bulk.alone <= SMALL_DELTA < bulk.held < bulk.contested
+    short = advise_lambda([0.01, 0.08], "cubic", size_bytes=300_000, duration_s=10)
+    assert short.lambda_s == 0.0 and short.alone > SMALL_DELTA and math.isnan(short.held)
+
+
+def test_a_sender_that_shares_alike_at_any_delay_needs_none() -> None:
+    """Constant rates below a half of the link do not meet: their delta is 0 without the proxy, and no less with it."""
+    advice = advise_lambda([0.01, 0.08], "constant:rate_mbps=10", duration_s=10)
+    assert advice.lambda_s == 0.0 and advice.contested == advice.held == pytest.approx(0.0, abs=0.01)
+    assert "in company" in advice.reason

@@ -110,9 +110,7 @@ def test_known_numbers_and_verdicts(here: Path) -> None:
     assert lost["value"] == pytest.approx(0.98, abs=0.01)  # 5 Mbit/s into 0.1
     assert (sent["seeds"], sent["n_cells"], sent["unit"], lost["verdict"]) == ([1, 2], 2, "packets", REPORTED)
     (worst,) = found["worst_cases"]
-    assert worst["legal"]
-    assert 0 < worst["worst_utilisation"] < 1.01
-    assert "no encoding" in found["proofs"][0]["why"]
+    assert worst["legal"] and 0 < worst["worst_utilisation"] < 1.01 and "no encoding" in found["proofs"][0]["why"]
 
 
 def test_a_second_run_plays_nothing_and_says_the_same(here: Path) -> None:
@@ -131,8 +129,7 @@ def test_a_second_run_plays_nothing_and_says_the_same(here: Path) -> None:
 def test_networks_that_a_sender_refuses_are_not_measured(here: Path) -> None:
     found = report_on("cc_qdel", criteria=write(here))
     use, slow = found["criteria"]
-    assert use["verdict"] in (MEETS, FAILS)
-    assert slow["verdict"] == NOT_MEASURED
+    assert use["verdict"] in (MEETS, FAILS) and slow["verdict"] == NOT_MEASURED
     assert all("less than a segment per Rm" in measure["why"] for measure in slow["measures"])
     assert found["proofs"][0]["verdict"] == "verified"
 
@@ -146,8 +143,7 @@ def test_a_file_that_fails_says_so(here: Path, capsys: pytest.CaptureFixture[str
     told = capsys.readouterr()
     found = json.loads(told.out)
     assert found["failed"] in told.err and {c["verdict"] for c in found["criteria"]} == {NOT_MEASURED}
-    assert "ZeroDivisionError" in found["failed"]
-    assert "ZeroDivisionError" in Path(found["page"]).read_text()
+    assert "ZeroDivisionError" in found["failed"] and "ZeroDivisionError" in Path(found["page"]).read_text()
 
 
 def test_a_file_of_ones_own(here: Path, answer) -> None:
@@ -158,8 +154,7 @@ def test_a_file_of_ones_own(here: Path, answer) -> None:
     found = answer([*arguments, "--json"])
     assert found["sender"]["kind"] == "file"
     # four packets per RTT of 20 and of 40 ms, and their own time on the link; the two cases weigh the same
-    assert 0.15 < found["criteria"][0]["measures"][0]["value"] < 0.25
-    assert found["proofs"][0]["why"]
+    assert 0.15 < found["criteria"][0]["measures"][0]["value"] < 0.25 and found["proofs"][0]["why"]
     assert (here / "out" / "mine.html").is_file()
 
 
@@ -197,15 +192,11 @@ def test_ctrl_c_keeps_what_is_done(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["cubik"], "Did you mean 'cubic'"),
-        (["nowhere.py"], "nowhere.py"),
-        (["cubic", "--only", "bufferbloatt"], "Did you mean 'bufferbloat'"),
-        (["cubic", "--criteria", "rfc9744"], "Did you mean 'rfc9743'"),
-        (["cubic", "-o", "page.pdf"], "must end in .html"),
-        (["cubic", "--jobs", "0"], "jobs is 0"),
-    ],
-)
+    [(["cubik"], "Did you mean 'cubic'"), (["nowhere.py"], "nowhere.py"),
+     (["cubic", "--only", "bufferbloatt"], "Did you mean 'bufferbloat'"),
+     (["cubic", "--criteria", "rfc9744"], "Did you mean 'rfc9743'"), (["cubic", "-o", "page.pdf"], "must end in .html"),
+     (["cubic", "--jobs", "0"], "jobs is 0")],
+)  # fmt: skip
 def test_wrong_words_are_one_line(here: Path, refused, arguments: list[str], message: str) -> None:
     refused(["report", *arguments], message)
     assert list(here.iterdir()) == []
@@ -230,12 +221,8 @@ def test_wrong_criteria_are_one_line(tmp_path: Path, old: str, new: str, message
 
 @pytest.mark.parametrize(
     ("verdicts", "expected"),
-    [
-        ([REPORTED, REPORTED], REPORTED),
-        ([MEETS, REPORTED], MEETS),
-        ([MEETS, FAILS, NOT_MEASURED], FAILS),
-        ([MEETS, NOT_MEASURED], NOT_MEASURED),
-    ],
-)
+    [([REPORTED, REPORTED], REPORTED), ([MEETS, REPORTED], MEETS), ([MEETS, FAILS, NOT_MEASURED], FAILS),
+     ([MEETS, NOT_MEASURED], NOT_MEASURED)],
+)  # fmt: skip
 def test_verdict_of_a_criterion(verdicts: list[str], expected: str) -> None:
     assert combine_verdicts(verdicts) == expected

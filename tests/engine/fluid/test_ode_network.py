@@ -123,20 +123,16 @@ def test_deviations_decay_as_the_rightmost_root_says():
     inner = off[1:-1]
     peaks = 1 + np.flatnonzero((inner > off[:-2]) & (inner >= off[2:]) & (inner > 1e-5 * queue[-1]) & (inner < 0.05 * queue[-1]))
     slope, _ = np.polyfit(1e-3 * peaks, np.log(off[peaks]), 1)
-    assert len(peaks) >= 4
-    assert slope == pytest.approx(root.real, rel=0.05)
+    assert len(peaks) >= 4 and slope == pytest.approx(root.real, rel=0.05)
     assert math.pi / np.mean(np.diff(1e-3 * peaks)) == pytest.approx(root.imag, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("analysis", "change", "message"),
-    [
-        (network_equilibrium, {"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
-        (network_equilibrium, {"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
-        (network_stability, {"discipline": "drop-tail"}, "needs RED without averaging"),
-        (network_stability, {"cca": "cubic"}, "is that of reno"),
-    ],
-)
+@pytest.mark.parametrize(("analysis", "change", "message"), [
+    (network_equilibrium, {"params": "artefact"}, "need the printed equations, params: paper .got artefact."),
+    (network_equilibrium, {"cca": "bbr1"}, "are those of reno and cubic .got bbr1."),
+    (network_stability, {"discipline": "drop-tail"}, "needs RED without averaging"),
+    (network_stability, {"cca": "cubic"}, "is that of reno"),
+])  # fmt: skip
 def test_what_has_no_equilibrium_or_linearisation(analysis, change, message):
     with pytest.raises(InputError, match=message):
         analysis(parking_lot(**change))

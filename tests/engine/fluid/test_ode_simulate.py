@@ -9,10 +9,9 @@ from oracles.fluid import Reference
 from ccenv.base.errors import EngineError, InputError
 from ccenv.engine.fluid.kernel import run_one
 from ccenv.engine.fluid.parameters import FLOW_TRACE, LINK_TRACE, PARAMETER_SETS
-from ccenv.engine.fluid.scenario import Link, Scenario
+from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import assemble, simulate, simulate_batch
 from ccenv.engine.fluid.sweep import Sweep, load_scenario, load_sweep, shipped
-from ccenv.network.metrics.measures import jain_or_one
 
 CCAS = ["bbr1", "bbr2", "reno", "cubic"]
 
@@ -25,15 +24,11 @@ def scenario(flows, links=None, **values):
 
 
 flows_st = st.lists(st.tuples(st.sampled_from(CCAS), st.floats(0.5, 30.0)), min_size=1, max_size=6)
-link_st = st.fixed_dictionaries(
-    {
-        "rate_mbps": st.floats(5, 200),
-        "delay_ms": st.floats(0.5, 20),
-        "buffer_bdp": st.floats(0.2, 8),
-        "discipline": st.sampled_from(["drop-tail", "red"]),
-        "red": st.fixed_dictionaries({"q0": st.floats(0, 0.4), "q1": st.floats(0.5, 1), "p1": st.floats(0.05, 1)}),
-    }
-)
+link_st = st.fixed_dictionaries({
+    "rate_mbps": st.floats(5, 200), "delay_ms": st.floats(0.5, 20), "buffer_bdp": st.floats(0.2, 8),
+    "discipline": st.sampled_from(["drop-tail", "red"]),
+    "red": st.fixed_dictionaries({"q0": st.floats(0, 0.4), "q1": st.floats(0.5, 1), "p1": st.floats(0.05, 1)}),
+})  # fmt: skip
 
 
 @settings(max_examples=40, deadline=None)
@@ -42,22 +37,17 @@ def test_bytes_are_conserved_and_bounds_hold(flows, first, second, both):
     links = [first | {"name": "a"}, second | {"name": "b"}]
     paths = [("a", "b"), ("a",), ("b",)] if both else [("a",)]
     sc = scenario(
-        [{"cca": c, "access_delay_ms": d, "path": paths[i % len(paths)]} for i, (c, d) in enumerate(flows)],
-        links=links,
-        duration_s=1.5,
-        measure_from_s=0.5,
-        step_ms=0.25,
-    )
+        [{"cca": c, "access_delay_ms": d, "path": paths[i % len(paths)]} for i, (c, d) in enumerate(flows)], links=links,
+        duration_s=1.5, measure_from_s=0.5, step_ms=0.25,
+    )  # fmt: skip
     run = simulate(sc, 0.25e-3)
     m = run.metrics
     assert m.conservation_error < 1e-9
     buffers = np.array([link.buffer_bytes(sc.mss_bytes) for link in sc.links])
     queue, loss = run.link("queue_bytes"), run.link("loss")
     assert (queue >= 0).all() and (queue <= buffers * (1 + 1e-9)).all()
-    assert (loss >= -1e-12).all() and (loss <= 1 + 1e-12).all()
-    assert 1 / len(flows) - 1e-9 <= m.jain <= 1 + 1e-9
-    assert all(link.utilisation_pct <= 100 + 1e-6 for link in m.links)
-    assert (run.flow("inflight_bytes") > -1e-3).all()
+    assert (loss >= -1e-12).all() and (loss <= 1 + 1e-12).all() and 1 / len(flows) - 1e-9 <= m.jain <= 1 + 1e-9
+    assert all(link.utilisation_pct <= 100 + 1e-6 for link in m.links) and (run.flow("inflight_bytes") > -1e-3).all()
     assert (run.flow("tau_s") >= run.flow("tau_s").min(axis=0) - 1e-12).all()
 
 
@@ -74,8 +64,7 @@ def test_conservation_per_flow_from_sent_to_delivered():
     arrived = run.link("arrival_Bps")[:, 0] * step_s
     lost = (arrived * run.link("loss")[:, 0]).sum()
     balance = sent.sum() - piped.sum() - lost - delivered.sum() - run.link("queue_bytes")[-1, 0]
-    assert lost > 0
-    assert abs(balance) < 1e-9 * sent.sum()
+    assert lost > 0 and abs(balance) < 1e-9 * sent.sum()
 
 
 def test_order_of_flows_does_not_matter():
@@ -88,11 +77,8 @@ def test_order_of_flows_does_not_matter():
     straight, shuffled = one.metrics, other.metrics
     assert [straight.rate_Bps[i] for i in order] == list(shuffled.rate_Bps) and straight.loss_pct == shuffled.loss_pct
 
-
-def test_agent_number_matters_for_bbr():
-    """The order test above would be empty if nothing depended on the agent number."""
-    flows = [{"cca": "bbr1", "access_delay_ms": 5.0, "agent": a} for a in (1, 2)]
-    other = [{"cca": "bbr1", "access_delay_ms": 5.0, "agent": a} for a in (1, 4)]
+    # this would be empty if nothing depended on the agent number
+    flows, other = ([{"cca": "bbr1", "access_delay_ms": 5.0, "agent": a} for a in agents] for agents in ((1, 2), (1, 4)))
     assert simulate(scenario(flows)).metrics.rate_Bps != simulate(scenario(other)).metrics.rate_Bps
 
 
@@ -119,8 +105,7 @@ def test_second_link_that_never_queues_changes_nothing():
     assert one.links[0].buffer_bytes(1514) == pytest.approx(two.links[0].buffer_bytes(1514))
     a, b = simulate(one, 0.01), simulate(two, 0.01)
     np.testing.assert_allclose(a.flow("x_Bps"), b.flow("x_Bps"), rtol=1e-6)
-    assert b.link("queue_bytes")[:, 1].max() == 0.0
-    assert a.link("queue_bytes").max() > 0
+    assert b.link("queue_bytes")[:, 1].max() == 0.0 and a.link("queue_bytes").max() > 0
 
 
 def test_parking_lot_loads_both_links():
@@ -136,39 +121,35 @@ def test_single_bbr1_flow_fills_the_link_without_loss():
     assert m.utilisation_pct > 99 and m.loss_pct < 1e-6
 
 
+def equal_flows(cca, n, buffer_bdp, access_delay_ms, *seconds, **values):
+    """Return the metrics of equal flows at 100 Mbit/s and 10 ms, and the time that the mean queue takes to leave."""
+    flows, link = (
+        [{"cca": cca, "access_delay_ms": access_delay_ms}] * n,
+        {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": buffer_bdp},
+    )
+    m = simulate(scenario(flows, links=[link], duration_s=seconds[0], measure_from_s=seconds[1], **values)).metrics
+    return m, m.occupancy_pct / 100 * buffer_bdp * 83 * 1514 / 12.5e6
+
+
 @pytest.mark.parametrize("n", [3, 10])
 def test_bbr1_simulation_meets_theorem_1_in_deep_buffers(n):
     """Equal RTTs and a deep buffer: queueing delay = propagation delay."""
-    flows = [{"cca": "bbr1", "access_delay_ms": 5.0} for _ in range(n)]
-    link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 7}
-    m = simulate(scenario(flows, links=[link], duration_s=12.0, measure_from_s=8.0)).metrics
-    queue_s = m.occupancy_pct / 100 * 7 * 83 * 1514 / 12.5e6
-    assert queue_s == pytest.approx(0.030, rel=0.05)
-    assert m.loss_pct == pytest.approx(0.0, abs=1e-6)
+    m, queue_s = equal_flows("bbr1", n, 7, 5.0, 12.0, 8.0)
+    assert queue_s == pytest.approx(0.030, rel=0.05) and m.loss_pct == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [10, 20])
 def test_bbr1_simulation_meets_theorem_3_in_shallow_buffers(n):
     """Loss (N - 1)/(5N) for many flows, whose probing offsets each other's draining."""
-    flows = [{"cca": "bbr1", "access_delay_ms": 5.0} for _ in range(n)]
-    link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 1}
-    m = simulate(scenario(flows, links=[link], duration_s=9.0, measure_from_s=4.0, params="paper")).metrics
-    expected = 100 * (n - 1) / (5 * n)
-    assert m.loss_pct == pytest.approx(expected, abs=1.6) and m.jain > 0.8
+    m, _ = equal_flows("bbr1", n, 1, 5.0, 9.0, 4.0, params="paper")
+    assert m.loss_pct == pytest.approx(100 * (n - 1) / (5 * n), abs=1.6) and m.jain > 0.8
 
 
-def test_bbr2_simulation_queues_a_fraction_of_bbr1():
+@pytest.mark.parametrize(("cca", "low", "high"), [("bbr1", 0.9, 1.1), ("bbr2", 9 / 41, 0.45)])
+def test_bbr2_simulation_queues_a_fraction_of_bbr1(cca, low, high):
     """Theorem 4: under a quarter of BBRv1's queue; the full model's window of 0.85 w_hi > BDP allows a little more."""
-
-    def queue_rtts(cca):
-        flows = [{"cca": cca, "access_delay_ms": 20.0} for _ in range(10)]
-        link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 14}
-        m = simulate(scenario(flows, links=[link], duration_s=30.0, measure_from_s=15.0, params="paper")).metrics
-        assert m.loss_pct < 1e-3
-        return m.occupancy_pct / 100 * link["buffer_bdp"] * 83 * 1514 / 12.5e6 / 0.06
-
-    assert 9 / 41 <= queue_rtts("bbr2") <= 0.45
-    assert queue_rtts("bbr1") == pytest.approx(1.0, abs=0.1)
+    m, queue_s = equal_flows(cca, 10, 14, 20.0, 30.0, 15.0, params="paper")
+    assert m.loss_pct < 1e-3 and low <= queue_s / 0.06 <= high
 
 
 def test_inflight_hi_at_the_start_decides_the_queue_of_bbr2():
@@ -176,10 +157,10 @@ def test_inflight_hi_at_the_start_decides_the_queue_of_bbr2():
 
     def occupancy(hi):
         flows = [{"cca": "bbr2", "access_delay_ms": 6.0 + i, "start": {"inflight_hi_bdp": hi}} for i in range(4)]
-        return simulate(scenario(flows, links=[{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 7}], duration_s=9.0)).metrics
+        links = [{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 7}]
+        return simulate(scenario(flows, links=links, duration_s=9.0)).metrics.occupancy_pct
 
-    tight, loose = occupancy(1.25), occupancy(3.0)
-    assert loose.occupancy_pct > 2 * tight.occupancy_pct
+    assert occupancy(3.0) > 2 * occupancy(1.25)
 
 
 def test_averaged_red_queues_more():
@@ -197,9 +178,7 @@ def test_red_thresholds():
     link = {"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 2, "discipline": "red", "red": {"q0": 0.3, "q1": 0.9, "p1": 0.5}}
     run = simulate(scenario(["bbr1", "bbr1", "bbr1"], links=[link]), 1e-3)
     share = run.link("queue_bytes")[:, 0] / run.scenario.links[0].buffer_bytes(1514)
-    assert run.link("loss")[share < 0.3].max() == 0.0 and share.max() <= 0.91
-    late = share[len(share) // 2 :]
-    assert late.max() > 0.3
+    assert run.link("loss")[share < 0.3].max() == 0.0 and share.max() <= 0.91 and share[len(share) // 2 :].max() > 0.3
 
 
 def test_divergence_is_stopped_and_named():
@@ -208,11 +187,6 @@ def test_divergence_is_stopped_and_named():
         simulate(sc)
     with pytest.raises(EngineError, match=r"'wild' diverged"):
         simulate_batch([scenario(["bbr1"]), sc])
-
-
-def test_jain_index():
-    assert jain_or_one(np.array([1.0, 1.0, 1.0])) == 1.0 and jain_or_one(np.array([1.0, 0.0])) == 0.5
-    assert jain_or_one(np.array([3.0, 1.0])) == pytest.approx(0.8) and jain_or_one(np.zeros(2)) == 1.0
 
 
 def test_jitter_is_the_mean_rtt_difference_at_the_packet_rate():
@@ -227,8 +201,7 @@ def test_jitter_is_the_mean_rtt_difference_at_the_packet_rate():
             rtts.append(tau)
             due_s += interval_s
     expected_ms = 1e3 * np.mean(np.abs(np.diff(rtts, axis=0)))
-    assert expected_ms > 0.001
-    assert run.metrics.jitter_ms == pytest.approx(expected_ms, rel=1e-9)
+    assert expected_ms > 0.001 and run.metrics.jitter_ms == pytest.approx(expected_ms, rel=1e-9)
 
 
 def test_buffer_that_needs_too_much_memory():
@@ -298,50 +271,39 @@ def test_kernel_equals_reference_mixed(params):
     assert run.link("loss").max() > 0.01
 
 
-def test_kernel_equals_reference_averaged_red():
+def test_kernel_equals_reference_averaged_red_and_several_bottlenecks():
     compare(reference_scenario(["bbr2", "reno"], discipline="red", red={"q0": 0.1, "q1": 0.8, "p1": 0.3, "averaging_s": 0.05}))
-
-
-def test_kernel_equals_reference_several_bottlenecks():
-    links = [
-        {"name": "a", "rate_mbps": 40, "delay_ms": 5, "buffer_bdp": 2},
-        {"name": "b", "rate_mbps": 30, "delay_ms": 7, "buffer_bdp": 3, "discipline": "red"},
-    ]
+    first = {"name": "a", "rate_mbps": 40, "delay_ms": 5, "buffer_bdp": 2}
+    links = [first, {"name": "b", "rate_mbps": 30, "delay_ms": 7, "buffer_bdp": 3, "discipline": "red"}]
     run = compare(reference_scenario(["bbr1", "bbr2", "cubic"], links=links, paths=[("a", "b"), ("a",), ("b",)]))
     assert (run.link("queue_bytes").max(axis=0) > 0).all()
 
 
+def compare_started(sc, *starts):
+    """Compare a scenario whose flows begin with other values; {} changes nothing."""
+    begins = [flow.start.model_copy(update=start) for flow, start in zip(sc.flows, starts, strict=True)]
+    flows = tuple(flow.model_copy(update={"start": begin}) for flow, begin in zip(sc.flows, begins, strict=True))
+    return compare(sc.model_copy(update={"flows": flows}))
+
+
 def test_kernel_equals_reference_in_probe_rtt():
-    sc = reference_scenario(["bbr1", "bbr2"])
-    flows = [flow.model_copy(update={"start": flow.start.model_copy(update={"probe_rtt_timer_s": 1.0})}) for flow in sc.flows]
-    run = compare(sc.model_copy(update={"flows": tuple(flows)}))
+    run = compare_started(reference_scenario(["bbr1", "bbr2"]), *[{"probe_rtt_timer_s": 1.0}] * 2)
     assert run.flow("m_prt").max(axis=0).tolist() == [1.0, 1.0]
 
 
 def test_kernel_equals_reference_when_a_period_ends_the_drain():
     """A queue made by others keeps a BBRv2 flow with a loose inflight_hi from its drain target until the period ends."""
     sc = reference_scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=2.5, params="paper")
-    loose = sc.flows[0].start.model_copy(update={"inflight_hi_bdp": 3.0})
-    full = sc.flows[1].start.model_copy(update={"cwnd_bdp": 3.0})
-    flows = (sc.flows[0].model_copy(update={"start": loose}), sc.flows[1].model_copy(update={"start": full}))
-    run = compare(sc.model_copy(update={"flows": flows}))
+    run = compare_started(sc, {"inflight_hi_bdp": 3.0}, {"cwnd_bdp": 3.0})
     draining, time_in_period_s = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0]
     ends = (time_in_period_s[1:] < time_in_period_s[:-1]).nonzero()[0]
     assert len(ends) and draining[ends[0]] == 1.0 and draining[ends[0] + 1] == 0.0
 
 
 def test_a_drain_of_the_published_code_ends_after_ten_rtts():
-    sc = reference_scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=4.0)
-    full = sc.flows[1].start.model_copy(update={"cwnd_bdp": 6.0})
-    run = compare(sc.model_copy(update={"flows": (sc.flows[0], sc.flows[1].model_copy(update={"start": full}))}))
+    run = compare_started(reference_scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=4.0), {}, {"cwnd_bdp": 6.0})
     draining, in_period = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0] / run.flow("tau_min_s")[:, 0]
-    assert draining.max() == 1.0
-    assert 9.9 < in_period[draining == 1.0].max() < 10.1
-
-
-def test_buffer_is_in_whole_packets_of_bdp():
-    link = Link(rate_mbps=100, delay_ms=10, buffer_bdp=1)
-    assert link.buffer_bytes(1514) == 83 * 1514  # [BBR-fluid] validation: 1 BDP = 83 packets
+    assert draining.max() == 1.0 and 9.9 < in_period[draining == 1.0].max() < 10.1
 
 
 def test_files_by_name_and_path(tmp_path):
@@ -350,16 +312,15 @@ def test_files_by_name_and_path(tmp_path):
         loaded = load_sweep(name) if name.startswith("validation") else load_scenario(name)
         assert loaded.title
     path = tmp_path / "mine.yaml"
-    links, flows = "links: [{rate_mbps: 10, delay_ms: 5, buffer_bdp: 1}]", "flows: [{cca: cubic, access_delay_ms: 2}]"
+    links, flows = "links: [{rate_mbps: 100, delay_ms: 10, buffer_bdp: 1}]", "flows: [{cca: cubic, access_delay_ms: 2}]"
     path.write_text(f"kind: scenario\n{links}\noverrides: {{cubic_b: 0.3}}\n{flows}\n")
     merged = load_scenario(str(path), overrides={"cubic_c": 0.5})
     assert merged.overrides == {"cubic_b": 0.3, "cubic_c": 0.5}
+    assert merged.links[0].buffer_bytes(1514) == 83 * 1514  # [BBR-fluid] validation: 1 BDP = 83 packets
 
 
 def test_sweep_splits_a_mix_in_halves():
-    sweep = Sweep(
-        mixes=["bbr1/reno"], disciplines=["red"], buffers_bdp=[2], rate_mbps=10, delay_ms=5, access_delays_ms=[1, 2, 3, 4]
-    )
+    link = {"rate_mbps": 10, "delay_ms": 5, "access_delays_ms": [1, 2, 3, 4]}
+    sweep = Sweep(mixes=["bbr1/reno"], disciplines=["red"], buffers_bdp=[2], **link)
     scenario = sweep.scenario(*sweep.cells()[0])
-    assert [f.cca for f in scenario.flows] == ["bbr1", "bbr1", "reno", "reno"]
-    assert scenario.links[0].discipline == "red"
+    assert [f.cca for f in scenario.flows] == ["bbr1", "bbr1", "reno", "reno"] and scenario.links[0].discipline == "red"

@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tables import fluid_calibration as calibration
 from tables.fluid_packets import compare, packet_cells, packet_scenario
@@ -31,54 +32,44 @@ from ccenv.simulation import read_scenario
 SUBSET = [
     *[("bbr1", "drop-tail", b) for b in (1, 2, 5)],
     *[(mix, "drop-tail", b) for mix in ("bbr1/reno", "bbr1/cubic") for b in (4, 5)],
-    *[("bbr2", "drop-tail", b) for b in (1, 4, 7)],
-    *[(mix, "drop-tail", b) for mix in ("reno", "cubic") for b in (1, 7)],
-    *[(mix, "red", b) for mix in ("bbr1", "bbr2/cubic") for b in (1, 7)],
-    ("bbr1/reno", "red", 7),
-]
+    *[("bbr2", "drop-tail", b) for b in (1, 4, 7)], *[(mix, "drop-tail", b) for mix in ("reno", "cubic") for b in (1, 7)],
+    *[(mix, "red", b) for mix in ("bbr1", "bbr2/cubic") for b in (1, 7)], ("bbr1/reno", "red", 7),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def cells():
     sweep = load_sweep("validation", params="artefact")
     metrics = simulate_batch([sweep.scenario(*key) for key in SUBSET])
-    return Table(
-        [
-            {
-                "mix": mix,
-                "discipline": discipline,
-                "buffer_bdp": buffer,
-                "first_share_pct": 100 * sum(m.rate_Bps[:5]) / sum(m.rate_Bps),
-                **asdict(m),
-            }
-            for (mix, discipline, buffer), m in zip(SUBSET, metrics, strict=True)
-        ]
-    )
+    rows = []
+    for (mix, discipline, buffer), m in zip(SUBSET, metrics, strict=True):
+        share_pct = 100 * sum(m.rate_Bps[:5]) / sum(m.rate_Bps)
+        rows.append({"mix": mix, "discipline": discipline, "buffer_bdp": buffer, "first_share_pct": share_pct, **asdict(m)})
+    return Table(rows)
 
 
-def test_what_the_paper_says_of_drop_tail(cells):
-    """BBRv1 loses a fifth in shallow buffers and starves loss-based flows up to 4 BDP; BBRv2's queue is least near 4 BDP."""
-    assert all(17 < v < 22 for v in cells.values("loss_pct", "bbr1", "drop-tail", (1, 2)))
-    assert all(v < 0.1 for v in cells.values("loss_pct", "bbr1", "drop-tail", (5,)))
-    mixes = ("bbr1/reno", "bbr1/cubic")
-    assert all(0.4 < v < 0.6 for v in cells.values("jain", mixes, "drop-tail", (4,)))
-    assert all(v > 0.7 for v in cells.values("jain", mixes, "drop-tail", (5,)))
+LOSS_BASED, MIXED = ("reno", "cubic"), ("bbr1/reno", "bbr1/cubic")
+
+
+@pytest.mark.parametrize(("metric", "mixes", "discipline", "buffers", "low", "high"), [
+    ("loss_pct", "bbr1", "drop-tail", (1, 2), 17, 22), ("loss_pct", "bbr1", "drop-tail", (5,), -1, 0.1),
+    ("jain", MIXED, "drop-tail", (4,), 0.4, 0.6), ("jain", MIXED, "drop-tail", (5,), 0.7, 2),
+    ("loss_pct", LOSS_BASED, "drop-tail", (1, 7), -1, 0.3),
+    ("utilisation_pct", LOSS_BASED, "drop-tail", (1,), 95, 101),  # published: 95.9, 100
+    ("utilisation_pct", LOSS_BASED, "drop-tail", (7,), 99, 101), ("utilisation_pct", "bbr1", "drop-tail", (1, 2, 5), 99, 101),
+    ("utilisation_pct", "bbr2", "drop-tail", (1, 4, 7), 96, 99.5), ("loss_pct", "bbr1", "red", (1, 7), 17, 22),
+    ("jain", "bbr1/reno", "red", (7,), 0, 0.6), ("first_share_pct", "bbr2/cubic", "red", (1, 7), 50, 101),
+])  # fmt: skip
+def test_what_the_paper_says(cells, metric, mixes, discipline, buffers, low, high):
+    """BBRv1 loses a fifth in shallow buffers and with RED, and starves loss-based flows up to 4 BDP."""
+    assert all(low < v < high for v in cells.values(metric, mixes, discipline, buffers))
+
+
+def test_bbr2_has_the_least_queue_near_4_bdp_and_red_is_flat_in_the_buffer(cells):
     shallow, least, deep = cells.values("occupancy_pct", "bbr2", "drop-tail", (1, 4, 7))
     assert shallow > least < deep / 1.5
-    assert all(v < 0.3 for v in cells.values("loss_pct", ("reno", "cubic"), "drop-tail", (1, 7)))
-    assert all(v > 95 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (1,)))  # published: 95.9, 100
-    assert all(v > 99 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (7,)))
-    assert all(v > 99 for v in cells.values("utilisation_pct", "bbr1", "drop-tail", (1, 2, 5)))
-    assert all(96 < v < 99.5 for v in cells.values("utilisation_pct", "bbr2", "drop-tail", (1, 4, 7)))
-
-
-def test_red_is_flat_in_the_buffer(cells):
     for mix in ("bbr1", "bbr2/cubic"):
-        loss = cells.values("loss_pct", mix, "red", (1, 7))
-        assert abs(loss[0] - loss[1]) < 1.5
-    assert all(17 < v < 22 for v in cells.values("loss_pct", "bbr1", "red", (1, 7)))
-    assert all(v < 0.6 for v in cells.values("jain", "bbr1/reno", "red", (7,)))
-    assert all(v > 50 for v in cells.values("first_share_pct", "bbr2/cubic", "red", (1, 7)))
+        assert abs(np.subtract(*cells.values("loss_pct", mix, "red", (1, 7)))) < 1.5
 
 
 def test_sweep_command_prints_the_cells(answer):
@@ -87,10 +78,8 @@ def test_sweep_command_prints_the_cells(answer):
     assert [c["buffer_bdp"] for c in out["cells"]] == [1, 2, 3, 4, 5, 6, 7]
     keys = {"mix", "discipline", "buffer_bdp", *FLUID_METRICS, "first_share_pct"}
     for cell in out["cells"]:
-        assert keys <= set(cell)
-        assert cell["conservation_error"] < 1e-9
-        assert 0 <= cell["loss_pct"] < 5
-        assert 80 < cell["utilisation_pct"] <= 100 + 1e-6
+        assert keys <= set(cell) and cell["conservation_error"] < 1e-9
+        assert 0 <= cell["loss_pct"] < 5 and 80 < cell["utilisation_pct"] <= 100 + 1e-6
     assert out["sweep"]["params"] == "artefact"
 
 
@@ -99,8 +88,7 @@ def test_convergence_table():
     coarse, fine = convergence(sweep, [0.1, 0.05, 0.4])[::-1]
     assert (fine["step_ms"], fine["reference_ms"], coarse["step_ms"]) == (0.1, 0.05, 0.4)
     assert fine["jain_largest"] <= 0.01 and fine["loss_pct_largest"] <= 0.13 and fine["occupancy_pct_largest"] <= 1.6
-    assert fine["cells_within_pct"] == 100.0
-    assert coarse["loss_pct_largest"] > fine["loss_pct_largest"]
+    assert fine["cells_within_pct"] == 100.0 and coarse["loss_pct_largest"] > fine["loss_pct_largest"]
     with pytest.raises(InputError, match=r"step_ms 7 is larger than the smallest delay, 5.1 ms"):
         convergence(sweep, [0.5, 7.0])
 
@@ -127,8 +115,7 @@ def test_report_is_self_contained():
     run = simulate(load_scenario("trace_bbr2_droptail", step_ms=0.5, duration_s=6.0, measure_from_s=1.0), 0.01)
     portrait = phase_portrait("bbr2", Bottleneck(12.5e6, (0.035,) * 10), grid=4, duration_s=1.0)
     page = report_html(sweep, fake_cells(18.0), (), [run], [portrait])
-    assert not re.search(r"https?:|<script|<link", page)
-    assert page.count("data:image/png;base64,") == len(FLUID_METRICS) + 2
+    assert not re.search(r"https?:|<script|<link", page) and page.count("data:image/png;base64,") == len(FLUID_METRICS) + 2
     for statement in STATEMENTS:
         assert statement.source.split(",")[0] in page
     assert "The packet engine was not run for this page" in page
@@ -188,16 +175,13 @@ def test_artefact_is_near_the_published_simulator():
 
 
 def test_distance_to_the_published_numbers_sees_what_is_beyond(tmp_path):
-    sweep = load_sweep("validation")
     found = published_distance(fake_cells(50.0), PUBLISHED, "validation")
-    assert found["cells"] == 126 and found["within"] == 0
-    assert "bbr1, drop-tail, 1 BDP" in found["beyond"]
+    assert found["cells"] == 126 and found["within"] == 0 and "bbr1, drop-tail, 1 BDP" in found["beyond"]
     with pytest.raises(InputError, match=r"lacks published numbers of the sweep 'parking'"):
         published_distance(fake_cells(50.0), PUBLISHED, "parking")
-    other = tmp_path / "a.json"
-    other.write_text("[1]")
+    (tmp_path / "a.json").write_text("[1]")
     with pytest.raises(InputError, match=r"lacks published numbers"):
-        published_distance(fake_cells(50.0), other, sweep.title)
+        published_distance(fake_cells(50.0), tmp_path / "a.json", "validation")
 
 
 @pytest.mark.slow
@@ -224,12 +208,17 @@ def test_step_convergence_of_the_full_sweep():
     assert row["occupancy_pct_mean"] <= TOLERANCES["occupancy_pct"] and row["cells_within_pct"] >= 90.0
 
 
+def record(*arguments):
+    """Run a command of docs/tables/record_fluid.py; return what it prints."""
+    result = CliRunner().invoke(record_app, list(map(str, arguments)))
+    assert result.exception is None, result.exception
+    return result.output
+
+
 @pytest.mark.slow
 def test_report_command(tmp_path):
-    page = tmp_path / "r.html"
-    result = CliRunner().invoke(record_app, ["report", "-o", str(page)])
-    assert result.exception is None, result.exception
-    assert "fluid model: 17 of 18 hold" in page.read_text()
+    record("report", "-o", tmp_path / "r.html")
+    assert "fluid model: 17 of 18 hold" in (tmp_path / "r.html").read_text()
 
 
 DATA = Path(__file__).parents[3] / "docs" / "data"
@@ -271,8 +260,7 @@ def test_errors_are_counted_in_bands(kernel):
     errors = case.error(Metrics)
     assert errors["utilisation"] == pytest.approx(2.0) and errors["queue"] == pytest.approx(2.0)
     assert errors["loss"] == pytest.approx(2.0)  # 0.04 points are two bands; a factor of 2.5 would be more
-    assert "shares" not in errors
-    assert calibration.score([{"a": 2.0, "b": 100.0}]) == 3.0
+    assert "shares" not in errors and calibration.score([{"a": 2.0, "b": 100.0}]) == 3.0
 
 
 def test_stored_errors_are_those_of_the_stored_constants(kernel):
@@ -282,9 +270,7 @@ def test_stored_errors_are_those_of_the_stored_constants(kernel):
         assert calibration.score(errors) == pytest.approx(STORED["errors"]["calibrated"][f"kernel_{half}"]["score"], abs=0.01)
     assert {name: getattr(PARAMETER_SETS["calibrated"], name) for name in STORED["constants"]} == STORED["constants"]
 
-
-def test_calibrated_is_nearer_to_unseen_records_than_the_other_sets():
-    for half in ("kernel_test", "packets_test"):
+    for half in ("kernel_test", "packets_test"):  # it is nearer to unseen records than the other sets
         scores = {name: found[half]["score"] for name, found in STORED["errors"].items()}
         assert min(scores, key=scores.get) == "calibrated", scores
 
@@ -321,10 +307,8 @@ def test_bad_records(tmp_path, text):
 
 @pytest.mark.slow
 def test_the_fit_gives_the_stored_constants_again(tmp_path):
-    out = tmp_path / "fit.json"
-    result = CliRunner().invoke(record_app, ["fit", "--records", str(KERNEL), "--packet-record", str(PACKETS), "-o", str(out)])
-    assert result.exception is None, result.exception
-    assert json.loads(out.read_text()) == STORED
+    record("fit", "--records", KERNEL, "--packet-record", PACKETS, "-o", tmp_path / "fit.json")
+    assert json.loads((tmp_path / "fit.json").read_text()) == STORED
 
 
 def test_the_record_of_statements_is_whole():
@@ -351,21 +335,17 @@ def test_the_network_is_the_sweeps():
     assert [flow.sender for flow in scenario.flows] == ["bbr1"] * 5 + ["reno"] * 5
     assert [flow.rtt_s for flow in scenario.flows] == pytest.approx([2e-3 * (10 + d) for d in sweep.access_delays_ms])
     starts = [flow.start_s for flow in scenario.flows]
-    assert max(starts) < 0.1 and len(set(starts)) == 10
-    assert scenario.log_s == pytest.approx(10 * 1514 / 12.5e6)
+    assert max(starts) < 0.1 and len(set(starts)) == 10 and scenario.log_s == pytest.approx(10 * 1514 / 12.5e6)
 
 
 def test_bbr1_fills_the_link_and_loses_in_the_shallow_buffer_only(bbr1_cells):
     shallow, deep = bbr1_cells
     for cell in bbr1_cells:
-        assert 99 < cell["utilisation_pct"] <= 100.1
-        assert 0 < cell["jain"] <= 1 and 0 < cell["occupancy_pct"] <= 100
+        assert 99 < cell["utilisation_pct"] <= 100.1 and 0 < cell["jain"] <= 1 and 0 < cell["occupancy_pct"] <= 100
         assert cell["jitter_ms"] > 0 and cell["runs"] == 2 and cell["spread"]["jain"] > 0
-        sent_Bps = sum(cell["rate_Bps"])
         arrived_Bps = 12.5e6 * cell["utilisation_pct"] / 100 / (1 - cell["loss_pct"] / 100)
-        assert sent_Bps == pytest.approx(arrived_Bps, rel=0.02)  # what is sent is served or dropped, but for what is queued
-    assert shallow["loss_pct"] > 5
-    assert deep["loss_pct"] < 1
+        assert sum(cell["rate_Bps"]) == pytest.approx(arrived_Bps, rel=0.02)  # all is served or dropped, but for what is queued
+    assert shallow["loss_pct"] > 5 and deep["loss_pct"] < 1
 
 
 def test_a_run_is_reproducible(bbr1_cells):
@@ -379,16 +359,14 @@ def test_differences():
     fluid = [key | dict.fromkeys(names, 1.0) | {"jain": jain} for key, jain in zip(keys, (0.1, 0.2, 0.3), strict=True)]
     packets = [key | dict.fromkeys(names, 1.0) | {"jain": jain} for key, jain in zip(keys, (0.2, 0.4, 0.9), strict=True)]
     rows = {row["metric"]: row for row in compare(fluid, packets)}
-    assert rows["jain"]["mean_difference"] == pytest.approx(0.3)
-    assert rows["jain"]["largest_difference"] == pytest.approx(0.6) and rows["jain"]["at"] == "bbr1, red, 3 BDP"
-    assert rows["jain"]["rank_correlation"] == pytest.approx(1.0) and rows["loss_pct"]["rank_correlation"] is None
+    jain = [rows["jain"][name] for name in ("mean_difference", "largest_difference", "rank_correlation")]
+    assert jain == pytest.approx([0.3, 0.6, 1.0]) and rows["jain"]["at"] == "bbr1, red, 3 BDP"
+    assert rows["loss_pct"]["rank_correlation"] is None
 
 
 def test_compare_command():
-    arguments = ["compare", "validation", "--mix", "bbr2", "--discipline", "red", "--buffer", "1", "--packet-runs", "1", "--json"]
-    result = CliRunner().invoke(record_app, arguments)
-    assert result.exception is None, result.exception
-    out = json.loads(result.output)
+    cell = ("--mix", "bbr2", "--discipline", "red", "--buffer", "1")
+    out = json.loads(record("compare", "validation", *cell, "--packet-runs", "1", "--json"))
     assert len(out["cells"]) == len(out["packets"]) == 1
     assert {row["metric"] for row in out["differences"]} >= {"jain", "loss_pct"}
     with pytest.raises(InputError, match="packet runs must be at least 1"):

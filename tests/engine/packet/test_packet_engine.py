@@ -30,8 +30,7 @@ def run(links, flows, seconds, senders=None, **options) -> PacketEngine:
 def test_one_packet_takes_propagation_and_one_service() -> None:
     work = {"kind": "finite", "size_bytes": MSS}
     engine = run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 1)
-    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001, abs=1e-12)
-    assert engine.flow("goodput_bytes")[0] == MSS
+    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001, abs=1e-12) and engine.flow("goodput_bytes")[0] == MSS
 
 
 def test_ten_packets_of_a_burst_queue_behind_each_other() -> None:
@@ -91,8 +90,7 @@ def test_codel_keeps_the_queue_near_its_target() -> None:
     plain = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000}], flows, 20)
     codel = run([{"rate_Bps": 1.5e6, "buffer_bytes": 600_000, "discipline": "codel"}], flows, 20)
     waited_s = [float(e.link("queue_byte_s")[0]) / 20 / 1.5e6 for e in (plain, codel)]
-    assert waited_s[0] > 0.1 and waited_s[1] < 0.02
-    assert codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
+    assert waited_s[0] > 0.1 and waited_s[1] < 0.02 and codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
 
 
 def test_a_rate_workload_offers_its_rate_whatever_it_is() -> None:
@@ -111,15 +109,11 @@ def test_poisson_objects_have_their_mean_rate() -> None:
     assert offered - 200_000 <= engine.flow("goodput_bytes")[0] <= offered
 
 
-CASE = st.fixed_dictionaries(
-    {
-        "rtt_s": st.floats(0.005, 0.1),
-        "start_s": st.floats(0, 0.3),
-        "loss_rate": st.sampled_from([0.0, 0.02]),
-        "sender": st.sampled_from(["reno", "cubic", "copa", "bbr1", "vegas"]),
-        "receiver": st.fixed_dictionaries({"ack_every": st.integers(1, 5)}),
-    }
-)
+CASE = st.fixed_dictionaries({
+    "rtt_s": st.floats(0.005, 0.1), "start_s": st.floats(0, 0.3), "loss_rate": st.sampled_from([0.0, 0.02]),
+    "sender": st.sampled_from(["reno", "cubic", "copa", "bbr1", "vegas"]),
+    "receiver": st.fixed_dictionaries({"ack_every": st.integers(1, 5)}),
+})  # fmt: skip
 
 
 @settings(max_examples=20, deadline=None)
@@ -141,10 +135,8 @@ def test_bytes_are_conserved(flows, packets, discipline) -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["none", "constant", "batch", "uniform", "interval", "early"]),
-    st.lists(st.floats(0, 0.05), min_size=1, max_size=60),
-    st.floats(1e-3, 0.1),
-    st.floats(1e-3, 0.2),
-)
+    st.lists(st.floats(0, 0.05), min_size=1, max_size=60), st.floats(1e-3, 0.1), st.floats(1e-3, 0.2),
+)  # fmt: skip
 def test_a_jitter_box_keeps_order_and_bound(kind, gaps, bound_s, interval_s) -> None:
     flow = np.zeros(1, FLOW_DTYPE)
     flow["jitter_kind"], flow["jitter_s"], flow["jitter_interval_s"] = JITTERS[kind], bound_s, interval_s
@@ -162,8 +154,7 @@ def test_slices_and_repetition_change_nothing() -> None:
     slices = PacketEngine(network, [make_sender(f["sender"]) for f in flows], duration_s=3, seed=4)
     for until_s in (0.1, 0.1, 1.7, 3):
         slices.advance(until_s)
-    assert (once.flow_log == slices.flow_log).all()
-    assert not (once.flow_log == run(link, flows, 3, seed=5).flow_log).all()
+    assert (once.flow_log == slices.flow_log).all() and not (once.flow_log == run(link, flows, 3, seed=5).flow_log).all()
 
 
 def _broken(window: float) -> ClassicSender:

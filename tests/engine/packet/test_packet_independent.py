@@ -50,11 +50,9 @@ def beyond(number: int, seeds: int = SEEDS) -> list[str]:
     (a, b), (c, d) = (np.quantile([play(net, seed) for seed in range(seeds)], (0.25, 0.75), axis=0) for play in (ours, theirs))
     low, high, off = np.minimum(b, d), np.maximum(a, c), np.maximum(a - d, c - b)
     inside = {
-        "utilisation": off[0] <= UTILISATION,
-        "queue": high[1] <= (1 + QUEUE) * low[1],
-        "loss": high[2] <= LOSS_FACTOR * low[2] or off[2] <= LOSS,
-        "shares": bool(np.all(off[3:] <= SHARE)),
-    }
+        "utilisation": off[0] <= UTILISATION, "queue": high[1] <= (1 + QUEUE) * low[1],
+        "loss": high[2] <= LOSS_FACTOR * low[2] or off[2] <= LOSS, "shares": bool(np.all(off[3:] <= SHARE)),
+    }  # fmt: skip
     return [f"{name}: {a} to {b}, {c} to {d}" for name, holds in inside.items() if not holds]
 
 

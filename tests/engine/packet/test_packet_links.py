@@ -36,18 +36,16 @@ def conserved(result: Result) -> None:
 
 
 generators = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "kind": st.just("cellular"), "mean_mbps": st.floats(1, 40), "volatility": st.floats(0, 4),
-            "outages_per_min": st.floats(0, 60), "outage_s": st.floats(0, 3), "length_s": st.floats(1, 5),
-        }
-    ),
-    st.fixed_dictionaries(
-        {"kind": st.just("leo"), "mean_mbps": st.floats(1, 40), "spread": st.floats(0, 0.95), "handover_ms": st.floats(0, 900)}
-    ),
-    st.fixed_dictionaries(
-        {"kind": st.just("wifi"), "mean_mbps": st.floats(1, 40), "stations": st.floats(0, 20), "fading": st.floats(0, 0.95)}
-    ),
+    st.fixed_dictionaries({
+        "kind": st.just("cellular"), "mean_mbps": st.floats(1, 40), "volatility": st.floats(0, 4),
+        "outages_per_min": st.floats(0, 60), "outage_s": st.floats(0, 3), "length_s": st.floats(1, 5),
+    }),
+    st.fixed_dictionaries({
+        "kind": st.just("leo"), "mean_mbps": st.floats(1, 40), "spread": st.floats(0, 0.95), "handover_ms": st.floats(0, 900),
+    }),
+    st.fixed_dictionaries({
+        "kind": st.just("wifi"), "mean_mbps": st.floats(1, 40), "stations": st.floats(0, 20), "fading": st.floats(0, 0.95),
+    }),
 )  # fmt: skip
 
 
@@ -86,8 +84,7 @@ def test_generators_keep_their_mean(kind: str, slack: float) -> None:
 def test_leo_changes_every_fifteen_seconds() -> None:
     rows = made_trace({"kind": "leo", "mean_Bps": 2e6, "length_s": 60.0}, 3).rows
     changes = rows[1:, 0][np.diff(rows[:, 3]) != 0]
-    assert changes.tolist() == [15.0, 30.0, 45.0]
-    assert (rows[rows[:, 1] == 0, 0] == [0.0, 15.0, 30.0, 45.0]).all()
+    assert changes.tolist() == [15.0, 30.0, 45.0] and (rows[rows[:, 1] == 0, 0] == [0.0, 15.0, 30.0, 45.0]).all()
 
 
 def test_an_opportunity_carries_what_waits_at_its_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,24 +148,17 @@ def test_an_outage_stops_the_link_and_nothing_is_lost_in_it() -> None:
     assert served[20] <= served[39] <= served[20] + 1500 < served[60]
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ({"rate_mbps": 8, "rate_steps": [{"time_s": 1, "rate_mbps": 0}]}, "its rate is 0 for ever after 1 s"),
-        ({"rate_mbps": 8, "generator": {"kind": "wifi", "mean_mbps": 3}}, "a rate, or a trace or generator, not both"),
-        ({"generator": {"kind": "wify", "mean_mbps": 3}}, "wify"),
-        ({"generator": {"kind": "wifi", "mean_mbps": 0}}, "mean_mbps of 0; it must be above 0"),
-        ({"generator": {"kind": "wifi", "mean_mbps": 3, "station": 3}}, "station"),
-        ({"trace": "nowhere.csv"}, "no trace 'nowhere.csv'"),
-        ({"trace": "/etc/passwd"}, "trace"),
-        ({"trace": "leo_100", "rate_steps": [{"time_s": 1, "rate_mbps": 1}]}, "one of them is allowed"),
-        (
-            {"rate_mbps": 8, "discipline": "pie", "rate_steps": [{"time_s": 1, "rate_mbps": 0}, {"time_s": 2, "rate_mbps": 1}]},
-            "pie",
-        ),
-        ({}, "rate_Bps: missing"),
-    ],
-)
+@pytest.mark.parametrize(("link", "said"), [
+    ({"rate_mbps": 8, "rate_steps": [{"time_s": 1, "rate_mbps": 0}]}, "its rate is 0 for ever after 1 s"),
+    ({"rate_mbps": 8, "generator": {"kind": "wifi", "mean_mbps": 3}}, "a rate, or a trace or generator, not both"),
+    ({"generator": {"kind": "wify", "mean_mbps": 3}}, "wify"),
+    ({"generator": {"kind": "wifi", "mean_mbps": 0}}, "mean_mbps of 0; it must be above 0"),
+    ({"generator": {"kind": "wifi", "mean_mbps": 3, "station": 3}}, "station"),
+    ({"trace": "nowhere.csv"}, "no trace 'nowhere.csv'"), ({"trace": "/etc/passwd"}, "trace"),
+    ({"trace": "leo_100", "rate_steps": [{"time_s": 1, "rate_mbps": 1}]}, "one of them is allowed"),
+    ({"rate_mbps": 8, "discipline": "pie", "rate_steps": [{"time_s": 1, "rate_mbps": 0}, {"time_s": 2, "rate_mbps": 1}]}, "pie"),
+    ({}, "rate_Bps: missing"),
+])  # fmt: skip
 def test_wrong_links_are_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError, match=said) as error:
         run(link)
@@ -225,15 +215,11 @@ def test_environments_draw_traces_and_keep_their_state() -> None:
     assert play(task, 10) == then
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ({"generator": {"kind": {"choice": ["leo", "wifi"]}, "mean_mbps": 4}}, "kind"),
-        ({"generator": {"kind": "cellular", "mean_mbps": [0, 4]}}, "mean_mbps"),
-        ({"trace": {"choice": ["wifi_40", "wifi_41"]}}, "wifi_41"),
-        ({"trace": {"choice": [1, 2]}}, "names of traces"),
-    ],
-)
+@pytest.mark.parametrize(("link", "said"), [
+    ({"generator": {"kind": {"choice": ["leo", "wifi"]}, "mean_mbps": 4}}, "kind"),
+    ({"generator": {"kind": "cellular", "mean_mbps": [0, 4]}}, "mean_mbps"),
+    ({"trace": {"choice": ["wifi_40", "wifi_41"]}}, "wifi_41"), ({"trace": {"choice": [1, 2]}}, "names of traces"),
+])  # fmt: skip
 def test_wrong_distributions_are_one_line(link: dict[str, Any], said: str) -> None:
     with pytest.raises(CcenvError, match=said) as error:
         task_of(2, {**DRAWN, "links": [{**link, "buffer_bdp": 2}]})

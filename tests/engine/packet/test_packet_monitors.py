@@ -44,88 +44,61 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
     "windows by parts": ([LINK], [OUT], interface("cwnd_delta", parameters={"step": 0.5, "pacing_gain": 1.0}), 15),
     "over a CCA": ([LINK], [OUT], interface("cwnd_exp2_over", inner="cubic"), 15),
     "beliefs": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
-        interface("rate_log2", signals="beliefs", clock={"every": "rtt"}),
-        45,
+        [{**LINK, "buffer_bytes": 90_000}], [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
+        interface("rate_log2", signals="beliefs", clock={"every": "rtt"}), 45,
     ),
     "own times": (
-        [LINK],
-        [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}, {**OUT, "rtt_s": 0.025, "start_s": 0.4}],
-        interface("rate_exp2"),
-        50,
+        [LINK], [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}, {**OUT, "rtt_s": 0.025, "start_s": 0.4}],
+        interface("rate_exp2"), 50,
     ),
     "common times": (
         [LINK],
         [{**OUT, "stop_s": 0.5}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}, {"sender": "reno", "rtt_s": 0.02, "stop_s": 0.7}],
-        interface("rate_exp2", clock={"common": True}),
-        35,
+        interface("rate_exp2", clock={"common": True}), 35,
     ),
     "acks": ([LINK], [OUT, {**OUT, "start_s": 0.1}], interface(clock={"every": "acks", "count": 10}), 30),
     "acks in bursts": (
-        [LINK],
-        [{**OUT, "receiver": {"aggregation": "interval", "aggregate_s": 0.01, "ack_every": 2}}],
-        interface("cwnd_exp2", clock={"every": "acks", "count": 3}),
-        20,
+        [LINK], [{**OUT, "receiver": {"aggregation": "interval", "aggregate_s": 0.01, "ack_every": 2}}],
+        interface("cwnd_exp2", clock={"every": "acks", "count": 3}), 20,
     ),
     "seconds": ([LINK], [{**OUT, "loss_rate": 0.05}], interface(clock={"every": "seconds", "count": 0.013}), 70),
     "smallest RTTs": (
-        [LINK],
-        [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2", clock={"every": "min_rtt"}),
-        50,
+        [LINK], [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2}], interface("cwnd_exp2", clock={"every": "min_rtt"}), 50,
     ),
     "probes": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_probe", parameters={"probe": 0.2}, clock={"every": "seconds", "count": 0.05}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_probe", parameters={"probe": 0.2}, clock={"every": "seconds", "count": 0.05}), 30,
     ),
     "a start, then an even window": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
     ),
     "a start, then a pulled window": (
-        [LINK],
-        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
-        interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}),
-        30,
+        [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
     ),
     "no acks": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2"), 30),
     "no acks to wait for": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2", clock={"every": "acks"}), 2),
     "rate steps": (
-        [{**LINK, "rate_steps": [{"time_s": 0.31, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}],
-        [OUT],
-        interface(),
-        15,
+        [{**LINK, "rate_steps": [{"time_s": 0.31, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}], [OUT], interface(), 15,
     ),
     "marks": ([{**LINK, "discipline": "ecn", "threshold_packets": 5}], [OUT], interface("cwnd_exp2"), 20),
     "a transfer that ends": (
-        [LINK],
-        [{**OUT, "workload": {"kind": "finite", "size_bytes": 60_000}}, {"sender": "reno", "rtt_s": 0.02}],
-        interface("cwnd_exp2", signals=["app_left"]),
-        3,
+        [LINK], [{**OUT, "workload": {"kind": "finite", "size_bytes": 60_000}}, {"sender": "reno", "rtt_s": 0.02}],
+        interface("cwnd_exp2", signals=["app_left"]), 3,
     ),
     "batches": ([LINK], [{**OUT, "workload": {"kind": "batches", "size_bytes": 9000, "every_s": 0.11}}], interface(), 20),
     "inside a shield": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
-        interface("rate_between", signals="beliefs", clock={"every": "rtt"}),
-        45,
+        [{**LINK, "buffer_bytes": 90_000}], [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
+        interface("rate_between", signals="beliefs", clock={"every": "rtt"}), 45,
     ),
     "two inside one": (
-        [{**LINK, "buffer_bytes": 90_000}],
-        [{**OUT, "loss_rate": 0.01}, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}],
-        interface("rate_between", clock={"every": "rtt"}),
-        60,
+        [{**LINK, "buffer_bytes": 90_000}], [{**OUT, "loss_rate": 0.01}, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}],
+        interface("rate_between", clock={"every": "rtt"}), 60,
     ),
     "parking lot": (
         [{"name": "a", **LINK, "delay_s": 0.002}, {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000, "delay_s": 0.004}],
-        [{**OUT, "rtt_s": 0.03, "access_s": 0.001}, {**OUT, "route": ["a"]}],
-        interface("rate_exp2"),
-        30,
+        [{**OUT, "rtt_s": 0.03, "access_s": 0.001}, {**OUT, "route": ["a"]}], interface("rate_exp2"), 30,
     ),
 }  # fmt: skip
 
@@ -135,15 +108,17 @@ def act(flow: int, number: int) -> float:
     return 1.5 * uniform(3.0, 0.0, float(flow), float(number)) - 0.5
 
 
-def senders_of(network: NetworkSpec, used: Interface) -> list[Sender]:
-    """Return the senders of a case; those that the caller decides for run inside a shield where their action needs one."""
+def parts_of(name: str) -> tuple[NetworkSpec, list[Sender], dict[int, Decider]]:
+    """Return the network of a case, its senders, inside a shield where their action needs one, and who decides for them."""
+    links, flows, used, _ = CASES[name]
+    network = NetworkSpec.model_validate({"links": links, "flows": flows})
     outside = inside("external") if used.action == "rate_between" else ExternalSender()
-    return [outside if f.sender == "external" else make_sender(f.sender) for f in network.flows]
+    senders = [outside if f.sender == "external" else make_sender(f.sender) for f in network.flows]
+    inner = make_sender(used.inner) if used.inner else None
+    return network, senders, {i: Decider(interface=used, inner=inner) for i, s in enumerate(senders) if s is outside}
 
 
-def play(
-    network: NetworkSpec, senders: list[Sender], deciders: dict[int, Decider], seconds: float = SECONDS
-) -> tuple[list, PacketBatch]:
+def play(network: NetworkSpec, senders: list[Sender], deciders: dict[int, Decider]) -> tuple[list, PacketBatch]:
     """Run a network in the kernel, with decisions from outside; return flow, measures and signals of each decision."""
     n = len(network.flows)
     table = SenderTable(senders, [deciders.get(i) for i in range(n)])
@@ -155,7 +130,7 @@ def play(
     flows = sorted(deciders)
     numbers = dict.fromkeys(flows, 0)
     while True:
-        batch.advance(np.array([np.nextafter(seconds, 2 * seconds)]), 10_000_000)
+        batch.advance(np.array([np.nextafter(SECONDS, 2 * SECONDS)]), 10_000_000)
         monitors = batch.arrays.monitors[0]
         due = [row for row in range(len(flows)) if monitors["due"][row] == 1]
         if not due:
@@ -172,18 +147,13 @@ def play(
 
 @pytest.mark.parametrize("name", CASES)
 def test_kernel_equals_reference(name: str) -> None:
-    links, flows, used, least = CASES[name]
-    network = NetworkSpec.model_validate({"links": links, "flows": flows})
-    inner = make_sender(used.inner) if used.inner else None
-    deciders = {i: Decider(interface=used, inner=inner) for i, f in enumerate(network.flows) if f.sender == "external"}
-    senders = senders_of(network, used)
+    network, senders, deciders = parts_of(name)
     found, batch = play(network, senders, deciders)
     reference = PacketReference(network, senders, seed=5, deciders=deciders, decide=act)
     for flow, mask in zip(reference.flows, batch.arrays.flows[0]["mask"], strict=True):
         flow.receive_window = mask + 1  # twice what the path holds
     reference.advance(SECONDS)
-    assert len(found) >= least
-    assert [flow for flow, _, _ in found] == [flow for flow, _ in reference.decisions]
+    assert len(found) >= CASES[name][-1] and [flow for flow, _, _ in found] == [flow for flow, _ in reference.decisions]
     for (_, measures, signals), (_, wanted) in zip(found, reference.decisions, strict=True):
         for field in MEASURES.names or ():
             assert measures[field] == pytest.approx(wanted[field], rel=1e-7, abs=1e-9), (field, measures["now_s"])
@@ -199,16 +169,12 @@ def test_kernel_equals_reference(name: str) -> None:
 def test_what_is_measured_happens_in_the_cases() -> None:
     """Each measure differs from 0, and takes several values, in some case; else the comparison above says nothing of it."""
     seen: dict[str, set[float]] = {name: set() for name in MEASURES.names or ()}
-    for links, flows, used, _ in CASES.values():
-        network = NetworkSpec.model_validate({"links": links, "flows": flows})
-        inner = make_sender(used.inner) if used.inner else None
-        deciders = {i: Decider(interface=used, inner=inner) for i, f in enumerate(network.flows) if f.sender == "external"}
-        for _, measures, _ in play(network, senders_of(network, used), deciders)[0]:
+    for case in CASES:
+        for _, measures, _ in play(*parts_of(case))[0]:
             for name, value in measures.items():
                 seen[name].add(value)
     constant = {name for name, values in seen.items() if len(values - {0.0}) < 2}
-    assert constant == {"mss_bytes", "utilised", "true_others"}
-    assert seen["utilised"] == seen["true_others"] == {0.0, 1.0}
+    assert constant == {"mss_bytes", "utilised", "true_others"} and seen["utilised"] == seen["true_others"] == {0.0, 1.0}
 
 
 def test_watching_changes_nothing() -> None:
@@ -247,8 +213,7 @@ def test_bounds_hold(name: str, bdp_packets: float, rtt_s: float, buffer_bdp: fl
     for until_s in np.arange(0.25, 4.01, 0.25):
         engine.advance(float(until_s))
         (beliefs,) = engine.beliefs().values()
-        assert beliefs["C_L_Bps"] <= rate_Bps * slack * (1 + 1e-9)
-        assert beliefs["C_U_Bps"] >= rate_Bps / slack * (1 - 1e-9)
+        assert beliefs["C_L_Bps"] <= rate_Bps * slack * (1 + 1e-9) and beliefs["C_U_Bps"] >= rate_Bps / slack * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("name", ["cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_qdel"])
@@ -286,19 +251,15 @@ def network_of(n: int, **changes: object) -> NetworkSpec:
     return NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6, "buffer_bytes": 40 * MSS}], "flows": flows})
 
 
-@pytest.mark.parametrize(
-    ("names", "changes"),
-    [
-        (("cc_qdel", "cc_probe_drain"), {}),
-        (("cc_qdel", "cc_probe_drain"), {"receiver": {"ack_every": 4}}),
-        (("cc_qdel", "policy 1"), {"told_rtt_s": 0.014}),
-        (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
-        (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
-        (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
-        (("policy 1", "policy 2", "reno"), {"loss_rate": 0.01}),
-        (("lambda_proxy policy", "policy 2"), {"jitter": {"kind": "constant", "max_s": 0.01}}),
-    ],
-)
+@pytest.mark.parametrize(("names", "changes"), [
+    (("cc_qdel", "cc_probe_drain"), {}), (("cc_qdel", "cc_probe_drain"), {"receiver": {"ack_every": 4}}),
+    (("cc_qdel", "policy 1"), {"told_rtt_s": 0.014}),
+    (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
+    (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
+    (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
+    (("policy 1", "policy 2", "reno"), {"loss_rate": 0.01}),
+    (("lambda_proxy policy", "policy 2"), {"jitter": {"kind": "constant", "max_s": 0.01}}),
+])  # fmt: skip
 def test_beliefs_equal_the_reference(names: tuple[str, ...], changes: dict) -> None:
     """The bounds are summed in another order, so what is compared agrees to 1e-9 of its size, not to the last bit."""
     made = {"lambda_proxy policy": HeldSender("held", policy(10), "lambda", 0.06, 0.2)}
@@ -322,20 +283,17 @@ def test_a_policy_does_what_a_program_with_its_rule_does() -> None:
     """An action of 1/3 is the rate 2 C_L: the same run as that of the program, in both engines, to the last bit."""
     rule = {"format": "ccenv-program", "version": 1, "name": "twice", "source": "none", "rule": {"rate": {"C_L": 2}}}
     program = ProgramSender("twice", parse_program(json.dumps(rule).encode(), "twice"))
-    logs = []
+    path = make_path(link_rate_mbps=12, rtt_ms=20.0, jitter_ms=0.0, buffer_bdp=2)
+    logs, totals = [], []
     for sender in (policy(), program):
         engine = PacketEngine(network_of(2), [sender] * 2, duration_s=2.0)
         engine.advance(2.0)
         logs.append(engine.flow_log)
-    assert logs[0].tobytes() == logs[1].tobytes()
-    assert (logs[0]["goodput_bytes"][-1] > 20 * MSS).all()
-    path = make_path(link_rate_mbps=12, rtt_ms=20.0, jitter_ms=0.0, buffer_bdp=2)
-    totals = []
-    for sender in (policy(), program):
         curves = CurveEngine([path], senders=[sender])
         curves.advance(400)
         totals.append(curves.totals()["S"])
-    assert totals[0].tolist() == totals[1].tolist()
+    assert logs[0].tobytes() == logs[1].tobytes() and totals[0].tolist() == totals[1].tolist()
+    assert (logs[0]["goodput_bytes"][-1] > 20 * MSS).all()
 
 
 @pytest.mark.parametrize("buffer_bdp", [0.5, 8.0])
@@ -347,8 +305,7 @@ def test_cc_probe_slow_k_is_cc_qdel_until_the_first_large_loss(buffer_bdp: float
     lost = engines[0].flow_log["found_lost_bytes"][:, 0]
     same = (engines[0].flow_log == engines[1].flow_log)[:, 0]
     if buffer_bdp > 2:
-        assert same.all()
-        assert lost[-1] == 0
+        assert same.all() and lost[-1] == 0
     else:
         first = int(np.argmax(engines[0].flow_log["dropped_bytes"][:, 0] > 3 * MSS))
         assert same[:first].all()

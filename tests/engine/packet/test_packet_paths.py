@@ -22,54 +22,35 @@ UP = {"name": "up", "rate_Bps": 3e4, "buffer_bytes": 1_500}
 BASE = {"rtt_s": 0.02}
 BURSTS = {"enter": 0.02, "leave": 0.3}
 NETWORKS: dict[str, tuple[list, list]] = {
-    "bursts of losses": (
-        [DOWN],
-        [
-            {"sender": "cubic", **BASE, "loss_bursts": BURSTS},
-            {"sender": "bbr1", **BASE, "loss_bursts": {**BURSTS, "loss": 0.5, "loss_between": 0.01}, "loss_rate": 0.01},
-        ],
-    ),
-    "reordering": (
-        [DOWN],
-        [
-            {"sender": "cubic", **BASE, "reordering": {"share": 0.1, "extra_s": 0.007}},
-            {"sender": "bbr1", **BASE, "reordering": {"share": 0.5, "extra_s": 0.001}, "receiver": {"ack_every": 2}},
-            {"sender": "reno", **BASE, "reordering": {"share": 0.3, "extra_s": 0.05}, "jitter": {"kind": "batch", "max_s": 0.01}},
-        ],
-    ),
-    "lost acks": (
-        [DOWN],
-        [
-            {"sender": "cubic", **BASE, "ack_path": {"loss_rate": 0.3}},
-            {
-                "sender": "reno", **BASE, "receiver": {"ack_every": 2},
-                "ack_path": {"loss_bursts": {**BURSTS, "loss_between": 0.1}},
-            },
-            {"sender": "copa", **BASE, "ack_path": {"loss_rate": 0.9}, "workload": {"kind": "rate", "rate_Bps": 2e5}},
-        ],
-    ),
-    "slow way back": (
-        [DOWN, UP],
-        [
-            {"sender": "cubic", **BASE, "ack_path": {"route": ["up"]}},
-            {
-                "sender": "bbr1", **BASE, "receiver": {"ack_every": 2},
-                "ack_path": {"route": ["up"], "ack_bytes": 60, "loss_rate": 0.05},
-            },
-        ],
-    ),
-    "two ways": (
-        [DOWN, {**UP, "rate_Bps": 3e5, "buffer_bytes": 20_000, "delay_s": 0.003}],
-        [
-            {"sender": "cubic", **BASE, "ack_path": {"route": ["up"]}},
-            {"sender": "reno", "rtt_s": 0.03, "route": ["up"], "ack_path": {"route": ["down"]}, "start_s": 0.1},
-            {"sender": "copa", "rtt_s": 0.03, "route": ["down"], "receiver": {"aggregation": "interval", "aggregate_s": 0.004}},
-        ],
-    ),
+    "bursts of losses": ([DOWN], [
+        {"sender": "cubic", **BASE, "loss_bursts": BURSTS},
+        {"sender": "bbr1", **BASE, "loss_bursts": {**BURSTS, "loss": 0.5, "loss_between": 0.01}, "loss_rate": 0.01},
+    ]),
+    "reordering": ([DOWN], [
+        {"sender": "cubic", **BASE, "reordering": {"share": 0.1, "extra_s": 0.007}},
+        {"sender": "bbr1", **BASE, "reordering": {"share": 0.5, "extra_s": 0.001}, "receiver": {"ack_every": 2}},
+        {"sender": "reno", **BASE, "reordering": {"share": 0.3, "extra_s": 0.05}, "jitter": {"kind": "batch", "max_s": 0.01}},
+    ]),
+    "lost acks": ([DOWN], [
+        {"sender": "cubic", **BASE, "ack_path": {"loss_rate": 0.3}},
+        {"sender": "reno", **BASE, "receiver": {"ack_every": 2}, "ack_path": {"loss_bursts": {**BURSTS, "loss_between": 0.1}}},
+        {"sender": "copa", **BASE, "ack_path": {"loss_rate": 0.9}, "workload": {"kind": "rate", "rate_Bps": 2e5}},
+    ]),
+    "slow way back": ([DOWN, UP], [
+        {"sender": "cubic", **BASE, "ack_path": {"route": ["up"]}},
+        {
+            "sender": "bbr1", **BASE, "receiver": {"ack_every": 2},
+            "ack_path": {"route": ["up"], "ack_bytes": 60, "loss_rate": 0.05},
+        },
+    ]),
+    "two ways": ([DOWN, {**UP, "rate_Bps": 3e5, "buffer_bytes": 20_000, "delay_s": 0.003}], [
+        {"sender": "cubic", **BASE, "ack_path": {"route": ["up"]}},
+        {"sender": "reno", "rtt_s": 0.03, "route": ["up"], "ack_path": {"route": ["down"]}, "start_s": 0.1},
+        {"sender": "copa", "rtt_s": 0.03, "route": ["down"], "receiver": {"aggregation": "interval", "aggregate_s": 0.004}},
+    ]),
     "back over two links": (
         [
-            DOWN,
-            {"name": "far", "buffer_bytes": 3_000, "generator": {"kind": "cellular", "mean_Bps": 5e4, "length_s": 1.0}},
+            DOWN, {"name": "far", "buffer_bytes": 3_000, "generator": {"kind": "cellular", "mean_Bps": 5e4, "length_s": 1.0}},
             {**UP, "delay_s": 0.002},
         ],
         [
@@ -77,15 +58,10 @@ NETWORKS: dict[str, tuple[list, list]] = {
             {"sender": "cubic", "rtt_s": 0.03, "route": ["down"], "ack_path": {"route": ["up"]}, "access_s": 0.002},
         ],
     ),
-    "sizes": (
-        [{**DOWN, "buffer_bytes": 45_000}],
-        [
-            {"sender": "cubic", **BASE, "mss_bytes": 500},
-            {"sender": "bbr1", **BASE},
-            {"sender": "reno", **BASE, "mss_bytes": 9000},
-            {"sender": "vegas", **BASE, "mss_bytes": 700.5, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}},
-        ],
-    ),
+    "sizes": ([{**DOWN, "buffer_bytes": 45_000}], [
+        {"sender": "cubic", **BASE, "mss_bytes": 500}, {"sender": "bbr1", **BASE}, {"sender": "reno", **BASE, "mss_bytes": 9000},
+        {"sender": "vegas", **BASE, "mss_bytes": 700.5, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}},
+    ]),
     "small packets only": ([DOWN], [{"sender": "cubic", **BASE, "mss_bytes": 300, "burst_s": 0.001}]),
     **{
         f"two ways, {discipline}": (
@@ -112,15 +88,10 @@ NETWORKS: dict[str, tuple[list, list]] = {
             ("dualpi2", {}),
         )
     },
-    "box and way back": (
-        [{**DOWN, "delay_s": 0.003}, UP],
-        [
-            {
-                "sender": "reno", **BASE, "jitter": {"kind": "adversary", "max_s": 0.03, "adversary": "uniform"},
-                "ack_path": {"route": ["up"]},
-            }
-        ],
-    ),
+    "box and way back": ([{**DOWN, "delay_s": 0.003}, UP], [{
+        "sender": "reno", **BASE, "jitter": {"kind": "adversary", "max_s": 0.03, "adversary": "uniform"},
+        "ack_path": {"route": ["up"]},
+    }]),
     "all of it": (
         [DOWN, {**UP, "rate_Bps": 1e5, "rate_steps": [{"time_s": 0.4, "rate_Bps": 0.0}, {"time_s": 0.5, "rate_Bps": 2e5}]}],
         [
@@ -240,12 +211,9 @@ WAYS = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(
-    flows=st.lists(WAYS, min_size=1, max_size=3),
-    back=st.booleans(),
-    seed=st.integers(0, 99),
-    buffer_bytes=st.sampled_from((9_000, 60_000)),
-    queues=st.sampled_from(("drop_tail", "codel", "pie", "fq_codel", "dualpi2")),
-)
+    flows=st.lists(WAYS, min_size=1, max_size=3), back=st.booleans(), seed=st.integers(0, 99),
+    buffer_bytes=st.sampled_from((9_000, 60_000)), queues=st.sampled_from(("drop_tail", "codel", "pie", "fq_codel", "dualpi2")),
+)  # fmt: skip
 def test_nothing_is_lost_but_what_is_counted(flows, back, seed, buffer_bytes, queues):
     """Packets and ACKs are on their way, have arrived, or were counted as lost; links have what came and did not leave."""
     up = {"name": "up", "rate_Bps": 8e4, "buffer_bytes": buffer_bytes, "discipline": queues}
@@ -317,15 +285,12 @@ def test_transfers_end_whatever_the_way() -> None:
 def test_distributions_draw_ways() -> None:
     data = {
         "links": [
-            {"name": "down", "rate_mbps": [5, 20], "buffer_bdp": 1},
-            {"name": "up", "rate_mbps": [0.2, 1], "buffer_packets": 5},
+            {"name": "down", "rate_mbps": [5, 20], "buffer_bdp": 1}, {"name": "up", "rate_mbps": [0.2, 1], "buffer_packets": 5},
         ],
-        "flows": [
-            {
-                "sender": "cubic", "rtt_ms": 20, "loss_bursts": {"enter": [0, 0.01], "leave": 0.2}, "mss_bytes": 1000,
-                "reordering": {"share": [0, 0.1], "extra_ms": [1, 5]}, "ack_path": {"route": ["up"], "loss_rate": [0, 0.1]},
-            }
-        ],
+        "flows": [{
+            "sender": "cubic", "rtt_ms": 20, "loss_bursts": {"enter": [0, 0.01], "leave": 0.2}, "mss_bytes": 1000,
+            "reordering": {"share": [0, 0.1], "extra_ms": [1, 5]}, "ack_path": {"route": ["up"], "loss_rate": [0, 0.1]},
+        }],
     }  # fmt: skip
     drawn = read_distribution(data).drawn(np.random.default_rng(1))
     flow = drawn.flows[0]
@@ -333,32 +298,26 @@ def test_distributions_draw_ways() -> None:
     assert 0 < flow.loss_bursts.enter < 0.01 and 0.001 < flow.reordering.extra_s < 0.005 and 0 < flow.ack_path.loss_rate < 0.1
 
 
-@pytest.mark.parametrize(
-    ("flow", "link", "said"),
-    [
-        ({"loss_bursts": {"enter": 1.5, "leave": 0.1}}, {}, "less than or equal to 1"),
-        ({"loss_bursts": {"enter": 0.1, "leave": 0}}, {}, "greater than 0"),
-        ({"loss_bursts": {"enter": 0.1}}, {}, "leave"),
-        ({"reordering": {"share": 1, "extra_ms": 5}}, {}, "less than 1"),
-        ({"reordering": {"share": 0.1, "extra_ms": 0}}, {}, "greater than or equal to 0.00001"),
-        ({"ack_path": {"route": ["upp"]}}, {}, "no link 'upp'.*Did you mean 'up'"),
-        ({"ack_path": {"route": ["down"]}}, {}, "both ways"),
-        ({"ack_path": {"route": ["up", "up"]}}, {}, "each once"),
-        ({"ack_path": {"route": ["up"], "ack_bytes": 5}}, {}, "greater than or equal to 20"),
-        ({"ack_path": {"loss_rate": 1}}, {}, "less than 1"),
-        ({"ack_path": {"route": ["up"]}, "rtt_ms": 5}, {"delay_ms": 9}, "take longer than its rtt_s"),
-        ({"mss_bytes": 70_000}, {}, "less than or equal to 65536"),
-        ({"mss_bytes": 9000}, {"buffer_bytes": 3000, "name": "down"}, "holds no packet of 9000"),
-        ({"ack_path": {"route": ["up"]}}, {"discipline": "red"}, "several sizes"),
-        ({"sender": "cc_qdel", "mss_bytes": 900}, {}, "their own mss_bytes"),
-        (
-            {"reordering": {"share": 0.1, "extra_ms": 5}, "jitter": {"kind": "adversary", "max_ms": 9, "adversary": "uniform"}},
-            {},
-            "box",
-        ),
-        ({"arrivals": {"flows": 9, "load": 0.5, "size_bytes": 9000}, "ack_path": {"route": ["up"]}}, {}, "arrivals has no"),
-    ],
-)
+@pytest.mark.parametrize(("flow", "link", "said"), [
+    ({"loss_bursts": {"enter": 1.5, "leave": 0.1}}, {}, "less than or equal to 1"),
+    ({"loss_bursts": {"enter": 0.1, "leave": 0}}, {}, "greater than 0"), ({"loss_bursts": {"enter": 0.1}}, {}, "leave"),
+    ({"reordering": {"share": 1, "extra_ms": 5}}, {}, "less than 1"),
+    ({"reordering": {"share": 0.1, "extra_ms": 0}}, {}, "greater than or equal to 0.00001"),
+    ({"ack_path": {"route": ["upp"]}}, {}, "no link 'upp'.*Did you mean 'up'"),
+    ({"ack_path": {"route": ["down"]}}, {}, "both ways"), ({"ack_path": {"route": ["up", "up"]}}, {}, "each once"),
+    ({"ack_path": {"route": ["up"], "ack_bytes": 5}}, {}, "greater than or equal to 20"),
+    ({"ack_path": {"loss_rate": 1}}, {}, "less than 1"),
+    ({"ack_path": {"route": ["up"]}, "rtt_ms": 5}, {"delay_ms": 9}, "take longer than its rtt_s"),
+    ({"mss_bytes": 70_000}, {}, "less than or equal to 65536"),
+    ({"mss_bytes": 9000}, {"buffer_bytes": 3000, "name": "down"}, "holds no packet of 9000"),
+    ({"ack_path": {"route": ["up"]}}, {"discipline": "red"}, "several sizes"),
+    ({"sender": "cc_qdel", "mss_bytes": 900}, {}, "their own mss_bytes"),
+    (
+        {"reordering": {"share": 0.1, "extra_ms": 5}, "jitter": {"kind": "adversary", "max_ms": 9, "adversary": "uniform"}}, {},
+        "box",
+    ),
+    ({"arrivals": {"flows": 9, "load": 0.5, "size_bytes": 9000}, "ack_path": {"route": ["up"]}}, {}, "arrivals has no"),
+])  # fmt: skip
 def test_wrong_ways_are_one_line(flow: dict[str, Any], link: dict[str, Any], said: str) -> None:
     links = {
         "down": {"name": "down", "rate_mbps": 20, "buffer_packets": 40},

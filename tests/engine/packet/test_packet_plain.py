@@ -51,16 +51,14 @@ def engine(link: dict[str, Any], flow: dict[str, Any], packet_log: int, seconds:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    sender=st.sampled_from(["reno", "cubic", "bbr1", "copa", "vegas", "cc_qdel"]),
-    rate_Bps=st.sampled_from([1e5, 1.5e6, 2e7]),
-    buffer=st.sampled_from([1500.0, 9000.0, 60_000.0, 1e7]),
-    loss_rate=st.sampled_from([0.0, 0.0, 0.01, 0.3]),
+    sender=st.sampled_from(["reno", "cubic", "bbr1", "copa", "vegas", "cc_qdel"]), rate_Bps=st.sampled_from([1e5, 1.5e6, 2e7]),
+    buffer=st.sampled_from([1500.0, 9000.0, 60_000.0, 1e7]), loss_rate=st.sampled_from([0.0, 0.0, 0.01, 0.3]),
     bursts=st.sampled_from([None, {"enter": 0.01, "leave": 0.2}]),
     receiver=st.sampled_from([{}, {"ack_every": 2}, {"ack_every": 4, "ack_timeout_s": 0.004}]),
     work=st.sampled_from([{}, {"kind": "finite", "size_bytes": 1.0}, {"kind": "finite", "size_bytes": 300_000.0}]),
     times=st.sampled_from([{}, {"start_s": 0.5}, {"start_s": 0.1, "stop_s": 1.7}]),
     steps=st.sampled_from([[], [(0.5, 4e5), (1.0, 0.0), (1.5, 3e6)]]),
-)
+)  # fmt: skip
 def test_one_flow_over_one_plain_link(sender, rate_Bps, buffer, loss_rate, bursts, receiver, work, times, steps) -> None:
     link = {"rate_Bps": rate_Bps, "buffer_bytes": buffer, "rate_steps": [{"time_s": t, "rate_Bps": r} for t, r in steps]}
     flow = {"sender": sender, "loss_rate": loss_rate, "loss_bursts": bursts, "receiver": receiver, "workload": work, **times}
@@ -69,36 +67,21 @@ def test_one_flow_over_one_plain_link(sender, rate_Bps, buffer, loss_rate, burst
     assert_same(records(fast._batch.arrays), records(slow._batch.arrays))
 
 
-@pytest.mark.parametrize(
-    ("link", "flow"),
-    [
-        ({"discipline": "codel"}, {}),
-        ({"policer": {"rate_Bps": 1e6, "burst_bytes": 1e5}}, {}),
-        ({}, {"sender": "bbr3"}),
-        ({}, {"access_s": 0.01}),
-        ({}, {"burst_s": 0.001}),
-        ({}, {"mss_bytes": 1000.0}),
-        ({}, {"reordering": {"share": 0.01, "extra_s": 0.01}}),
-        ({}, {"ack_path": {"loss_rate": 0.1}}),
-        ({}, {"jitter": {"kind": "constant", "max_s": 0.01}}),
-        ({}, {"receiver": {"aggregation": "interval", "aggregate_s": 0.01}}),
-        ({}, {"workload": {"kind": "rate", "rate_Bps": 1e5}}),
-    ],
-)
+@pytest.mark.parametrize(("link", "flow"), [
+    ({"discipline": "codel"}, {}), ({"policer": {"rate_Bps": 1e6, "burst_bytes": 1e5}}, {}), ({}, {"sender": "bbr3"}),
+    ({}, {"access_s": 0.01}), ({}, {"burst_s": 0.001}), ({}, {"mss_bytes": 1000.0}),
+    ({}, {"reordering": {"share": 0.01, "extra_s": 0.01}}), ({}, {"ack_path": {"loss_rate": 0.1}}),
+    ({}, {"jitter": {"kind": "constant", "max_s": 0.01}}), ({}, {"receiver": {"aggregation": "interval", "aggregate_s": 0.01}}),
+    ({}, {"workload": {"kind": "rate", "rate_Bps": 1e5}}),
+])  # fmt: skip
 def test_what_has_more_runs_with_all_features(link, flow) -> None:
     assert not runs_alone(engine(link, flow, 0, 0.1)._batch.arrays)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"clock": {"every": "acks", "count": 7}},
-        {"action": "cwnd_exp2", "signals": "company"},
-        {"action": "rate_log2", "signals": "beliefs"},
-        {"action": "cwnd_exp2_over", "inner": "cubic", "signals": "orca"},
-    ],
-)
+@pytest.mark.parametrize("settings", [
+    {}, {"clock": {"every": "acks", "count": 7}}, {"action": "cwnd_exp2", "signals": "company"},
+    {"action": "rate_log2", "signals": "beliefs"}, {"action": "cwnd_exp2_over", "inner": "cubic", "signals": "orca"},
+])  # fmt: skip
 def test_decisions_of_a_flow_alone(settings: dict[str, Any]) -> None:
     scenario = {
         "duration_s": 20,

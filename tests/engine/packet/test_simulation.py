@@ -34,10 +34,8 @@ def test_units_of_people_become_units_inside() -> None:
     scenario = read_scenario(
         {"log_ms": 20, "links": [{"rate_mbps": 8, "buffer_bdp": 2}], "flows": [{"sender": "reno", "rtt_ms": r} for r in (30, 60)]}
     )
-    assert scenario.links[0].rate_Bps == 1e6
-    assert scenario.flows[1].rtt_s == pytest.approx(0.06)
-    assert scenario.links[0].buffer_bytes == pytest.approx(2 * 1e6 * 0.03)
-    assert scenario.log_s == pytest.approx(0.02)
+    assert scenario.links[0].rate_Bps == 1e6 and scenario.flows[1].rtt_s == pytest.approx(0.06)
+    assert scenario.links[0].buffer_bytes == pytest.approx(2 * 1e6 * 0.03) and scenario.log_s == pytest.approx(0.02)
 
 
 def test_summary_counts_what_the_time_series_hold() -> None:
@@ -50,35 +48,24 @@ def test_summary_counts_what_the_time_series_hold() -> None:
     carried = sum(flow["throughput_mbps"] * s for flow, s in zip(summary["flows"], (12, 5), strict=True))
     assert carried == pytest.approx(summary["links"][0]["utilisation"] * 12 * 12, rel=0.02)
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
-    assert summary["ratio"] == pytest.approx(first / second, rel=1e-9)
-    assert summary["flows"][0]["loss"] > 0
+    assert summary["ratio"] == pytest.approx(first / second, rel=1e-9) and summary["flows"][0]["loss"] > 0
 
 
 @pytest.mark.parametrize("name", shipped_names("ccenv.configs.sim", ".yaml"))
 def test_shipped_scenarios_are_valid(name: str) -> None:
     scenario = load_scenario(name)
-    assert scenario.name == name
-    assert scenario.reference is not None
+    assert scenario.name == name and scenario.reference is not None
 
 
 # What must come out: at least 5 times where the paper has 10, 1.5 where it has about 3.
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("copa_one_early_packet", 5.0),
-        ("two_bbr_40_80", 5.0),
-        ("reno_delack4", 1.5),
-        ("cubic_delack4", 1.5),
-        ("vivace_ack_60ms", 5.0),
-        ("allegro_loss", 5.0),
-    ],
-)
+@pytest.mark.parametrize(("name", "least"), [
+    ("copa_one_early_packet", 5.0), ("two_bbr_40_80", 5.0), ("reno_delack4", 1.5), ("cubic_delack4", 1.5),
+    ("vivace_ack_60ms", 5.0), ("allegro_loss", 5.0),
+])  # fmt: skip
 def test_starvation_has_the_direction_and_size_of_the_paper(name: str, least: float) -> None:
     summary = simulate(name).summary()
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
-    assert second > first
-    assert summary["ratio"] >= least
-    assert summary["ratio"] <= 20
+    assert second > first and summary["ratio"] >= least and summary["ratio"] <= 20
 
 
 def test_a_picture_is_drawn_and_equal_runs_draw_equal_files(tmp_path) -> None:
@@ -86,20 +73,16 @@ def test_a_picture_is_drawn_and_equal_runs_draw_equal_files(tmp_path) -> None:
     files = [tmp_path / "a.png", tmp_path / "b.png"]
     for file in files:
         simulate(scenario).plot(file)
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert len(files[0].read_bytes()) > 10_000
+    assert files[0].read_bytes() == files[1].read_bytes() and len(files[0].read_bytes()) > 10_000
 
 
 def test_command(tmp_path, capsys, refused, answer) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("links: [{rate_mbps: 12, buffer_packets: 40}]\nflows: [{sender: reno, rtt_ms: 40}]\n", encoding="utf-8")
     shown = answer(["sim", str(file), "--duration", "3", "--json"])
-    assert shown["duration_s"] == 3
-    assert set(shown["flows"][0]) >= {"name", "throughput_mbps", "loss", "rtt"}
-    assert np.isclose(shown["flows"][0]["rtt"], 0.06, atol=0.025)
-    assert shown["ratio"] is None
-    assert main(["sim", "reno_delack4", "--duration", "2"]) == 0
-    assert "2.7" in capsys.readouterr().out
+    assert shown["duration_s"] == 3 and set(shown["flows"][0]) >= {"name", "throughput_mbps", "loss", "rtt"}
+    assert np.isclose(shown["flows"][0]["rtt"], 0.06, atol=0.025) and shown["ratio"] is None
+    assert main(["sim", "reno_delack4", "--duration", "2"]) == 0 and "2.7" in capsys.readouterr().out
     refused(["sim", "reno_delak4"], "Did you mean")
 
 
@@ -122,8 +105,7 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 def test_a_scenario_is_a_distribution_of_one() -> None:
     distribution = load_distribution("copa_one_early_packet")
-    assert distribution.leaves == ()
-    assert distribution.largest == load_scenario("copa_one_early_packet")
+    assert distribution.leaves == () and distribution.largest == load_scenario("copa_one_early_packet")
 
 
 @pytest.mark.parametrize("name", ["single", "aurora", "beside", "four", "jittered", "duel", "everywhere", "everywhere_eight"])
@@ -144,8 +126,7 @@ def test_ranges_of_all_forms() -> None:
     assert rtt.min() == 20 and np.median(rtt) == pytest.approx(50, abs=0.1)
     assert [(loss == k).mean() for k in (0, 1)] == [0.5, 0.5]
     assert {float(x): (every == x).mean() for x in np.unique(every)} == pytest.approx({1: 1 / 3, 2: 1 / 3, 3: 1 / 3}, abs=0.01)
-    assert np.unique(sender).tolist() == [0, 1, 2]
-    assert distribution.largest.links[0].rate_Bps == 100 * 125_000
+    assert np.unique(sender).tolist() == [0, 1, 2] and distribution.largest.links[0].rate_Bps == 100 * 125_000
 
 
 @given(st.floats(0.1, 100), st.floats(1, 10), st.booleans(), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
@@ -163,38 +144,32 @@ def test_halves_of_a_range_are_apart(u: float) -> None:
     assert report - train == pytest.approx(1 / 16) and abs(train - u) <= 1 / 16
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "words"),
-    [
-        (("links", 0, "rate_mbps"), [5, 1], "links.0.rate_mbps: range must be two finite numbers, the lower one first"),
-        (("links", 0, "rate_mbps"), {"range": [0, 1], "log": True}, "above 0 with log: true"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2, 3]}, "two finite numbers"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2], "lg": True}, "Did you mean 'log'"),
-        (("links", 0, "rate_mbps"), {"choice": []}, "1 to 256 values"),
-        (("links", 0, "rate_mbps"), {"choice": [1], "log": True}, "a choice has 'choice'"),
-        (("links", 0, "rate_mbps"), {"choice": ["fast"]}, "choice must hold numbers"),
-        (("links", 0, "rate_mbps"), [-1, 1], "rate_mbps"),
-        (("links", 0, "buffer_bdp"), [1e-6, 1], "buffer_bdp"),
-        (("links", 0, "rate_mpbs"), [1, 2], "Did you mean"),
-        (("flows", 0, "access_ms"), [1, 50], "flows.0.access_ms: 50.0 cannot be drawn|flows.0.access_ms"),
-        (("flows", 0, "stop_s"), [0, 5], "stop_s"),
-        (("flows", 0, "loss_rate"), [0, 1], "loss_rate"),
-        (("flows", 0, "receiver", "ack_every"), [1, 2.5], "two whole numbers"),
-        (("links", 0, "rate_mbps"), {"range": [1, 2], "half": "test"}, "half: it must be train or report"),
-        (("flows", 0, "rtt_ms"), {"like": 0}, "like is the index of an earlier one of flows"),
-        (("flows", 1, "rtt_ms"), {"like": 0, "times": [0, 1]}, "times: two numbers above 0"),
-        (("flows", 1, "loss_rate"), {"like": 0}, "flows.1.loss_rate: like needs a number at flows.0.loss_rate"),
-        (("flows", 1, "sender"), {"like": 0}, "like needs a number at flows.0.sender"),
-        (("flows", 1, "workload"), {"kind": {"choice": ["bulk", "rate"]}}, "only the kind of a jitter box may be a choice"),
-        (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must not be negative"),
-        (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
-        (("flows", 1, "sender"), [1, 2], "sender"),
-        (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
-        (("duration_s",), {"range": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
-        (("duration_s",), [1, 2], "duration_s"),
-        (("seed",), {"choice": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
-    ],
-)
+@pytest.mark.parametrize(("place", "value", "words"), [
+    (("links", 0, "rate_mbps"), [5, 1], "links.0.rate_mbps: range must be two finite numbers, the lower one first"),
+    (("links", 0, "rate_mbps"), {"range": [0, 1], "log": True}, "above 0 with log: true"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2, 3]}, "two finite numbers"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2], "lg": True}, "Did you mean 'log'"),
+    (("links", 0, "rate_mbps"), {"choice": []}, "1 to 256 values"),
+    (("links", 0, "rate_mbps"), {"choice": [1], "log": True}, "a choice has 'choice'"),
+    (("links", 0, "rate_mbps"), {"choice": ["fast"]}, "choice must hold numbers"),
+    (("links", 0, "rate_mbps"), [-1, 1], "rate_mbps"), (("links", 0, "buffer_bdp"), [1e-6, 1], "buffer_bdp"),
+    (("links", 0, "rate_mpbs"), [1, 2], "Did you mean"),
+    (("flows", 0, "access_ms"), [1, 50], "flows.0.access_ms: 50.0 cannot be drawn|flows.0.access_ms"),
+    (("flows", 0, "stop_s"), [0, 5], "stop_s"), (("flows", 0, "loss_rate"), [0, 1], "loss_rate"),
+    (("flows", 0, "receiver", "ack_every"), [1, 2.5], "two whole numbers"),
+    (("links", 0, "rate_mbps"), {"range": [1, 2], "half": "test"}, "half: it must be train or report"),
+    (("flows", 0, "rtt_ms"), {"like": 0}, "like is the index of an earlier one of flows"),
+    (("flows", 1, "rtt_ms"), {"like": 0, "times": [0, 1]}, "times: two numbers above 0"),
+    (("flows", 1, "loss_rate"), {"like": 0}, "flows.1.loss_rate: like needs a number at flows.0.loss_rate"),
+    (("flows", 1, "sender"), {"like": 0}, "like needs a number at flows.0.sender"),
+    (("flows", 1, "workload"), {"kind": {"choice": ["bulk", "rate"]}}, "only the kind of a jitter box may be a choice"),
+    (("links", 0, "buffer_least_packets"), -1, "buffer_least_packets is -1; it must not be negative"),
+    (("flows", 0, "jitter"), {"kind": {"choice": ["none", "early"]}}, "kinds of jitter out of none, constant"),
+    (("flows", 1, "sender"), [1, 2], "sender"), (("flows", 1, "sender"), {"choice": [1]}, "names of senders"),
+    (("duration_s",), {"range": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
+    (("duration_s",), [1, 2], "duration_s"),
+    (("seed",), {"choice": [1, 2]}, "ranges are allowed for numbers of links and flows only"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_refused_in_one_line(place: tuple[Any, ...], value: Any, words: str) -> None:
     with pytest.raises(InputError, match=words) as failure:
         read_distribution(changed(place, value), "mine.yaml")
@@ -273,8 +248,7 @@ def test_a_paced_sender_sends_bursts_and_keeps_its_rate(rate_mbps: float, packet
     assert set(np.diff(begins).tolist()) == {packets}
     # never more than a burst ahead of the rate
     allowed = np.floor(times_s * rate_Bps / 1500 + 1e-6) + packets
-    assert np.all(np.arange(1, len(times_s) + 1) <= allowed)
-    assert len(times_s) == pytest.approx(2000, abs=packets + 1)
+    assert np.all(np.arange(1, len(times_s) + 1) <= allowed) and len(times_s) == pytest.approx(2000, abs=packets + 1)
 
 
 @pytest.mark.parametrize("sender", ["cubic", "reno"])
@@ -285,9 +259,7 @@ def test_hystart_leaves_slow_start_with_few_losses(sender: str) -> None:
         result = ccenv.simulate({**network, "flows": [{"sender": f"{sender}:hystart={early}", "rtt_ms": 50}]})
         dropped.append(result.flow_log["dropped_bytes"][-1, 0])
         used.append(result.summary()["links"][0]["utilisation"])
-    assert dropped[0] > 1000 * 1500
-    assert dropped[1] < 0.3 * dropped[0]
-    assert used[1] > 0.8
+    assert dropped[0] > 1000 * 1500 and dropped[1] < 0.3 * dropped[0] and used[1] > 0.8
 
 
 def test_extra_acked_keeps_bbr_sending_while_acks_are_held() -> None:
@@ -297,8 +269,7 @@ def test_extra_acked_keeps_bbr_sending_while_acks_are_held() -> None:
     for extra in (0, 1):
         scenario = scenario_with(duration_s=8, warmup_s=4, flows=[{**flows[0], "sender": f"bbr1:extra_acked={extra}"}])
         used.append(ccenv.simulate(scenario).summary()["links"][0]["utilisation"])
-    assert used[0] < 0.8
-    assert used[1] > 0.95
+    assert used[0] < 0.8 and used[1] > 0.95
 
 
 MSS = 1500.0
@@ -323,8 +294,7 @@ def times_s(log, event, flow):
 def test_the_log_counts_what_the_time_series_count() -> None:
     result = run()
     log, last = result.packet_log, result.flow_log[-1]
-    assert log.dtype == LOG_DTYPE
-    assert (np.diff(log["time_s"]) >= 0).all()
+    assert log.dtype == LOG_DTYPE and (np.diff(log["time_s"]) >= 0).all()
     for flow in range(2):
         assert len(times_s(log, "send", flow)) * MSS == last["sent_bytes"][flow]
         assert len(times_s(log, "drop", flow)) * MSS == last["dropped_bytes"][flow] + last["random_lost_bytes"][flow]
@@ -336,14 +306,12 @@ def test_the_log_says_how_long_each_packet_took() -> None:
     log = run([{"sender": "constant:rate_mbps=6", "rtt_ms": 20}], seconds=1.0).packet_log
     sent, delivered, acked = (times_s(log, event, 0) for event in ("send", "deliver", "ack"))
     assert [delivered[tx] - sent[tx] for tx in delivered] == pytest.approx([0.004] * len(delivered))
-    assert [acked[tx] - sent[tx] for tx in acked] == pytest.approx([0.021] * len(acked))
-    assert len(acked) > 400
+    assert [acked[tx] - sent[tx] for tx in acked] == pytest.approx([0.021] * len(acked)) and len(acked) > 400
 
 
 def test_traces_of_several_flows_are_legal_up_to_whole_packets() -> None:
     trace = run().trace()
-    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
-    assert trace.L_free[-1, 0] > 0
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == [] and trace.L_free[-1, 0] > 0
     assert trace.L[-1].sum() > trace.L_free[-1].sum()
 
 
@@ -378,10 +346,8 @@ def test_files_and_command_line(tmp_path, capsys) -> None:
     capsys.readouterr()
     with np.load(files[0], allow_pickle=False) as data:
         header = json.loads(bytes(data["header"]))
-        assert header["events"] == list(EVENTS)
-        assert header["size_bytes"] == MSS
-        assert set(data.files) == {"header", *LOG_DTYPE.names}
-        assert len(data["time_s"]) == len(data["flow"]) > 1000
+        assert header["events"] == list(EVENTS) and header["size_bytes"] == MSS
+        assert set(data.files) == {"header", *LOG_DTYPE.names} and len(data["time_s"]) == len(data["flow"]) > 1000
     trace = load_trace(files[1])
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 

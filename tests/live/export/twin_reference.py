@@ -51,13 +51,7 @@ class TwinBesideReference(Twin):
         self._S = [self.served[self.first]]
         c = self.constants
         self._reference = _LaterLosses(
-            rtt_steps=STEPS_PER_RTT,
-            jitter_steps=self.jitter,
-            dt_s=1.0,
-            mss_bytes=1.0,
-            settings=BeliefSettings(),
-            probe_window_steps=c.probe_steps,
-            window_steps=c.window_steps,
-            initial_C_L_Bps=self.C_L / (1 << c.fraction_bits),
-        )
+            rtt_steps=STEPS_PER_RTT, jitter_steps=self.jitter, dt_s=1.0, mss_bytes=1.0, settings=BeliefSettings(),
+            probe_window_steps=c.probe_steps, window_steps=c.window_steps, initial_C_L_Bps=self.C_L / (1 << c.fraction_bits),
+        )  # fmt: skip
         self._reference.C_L_lambda = self.C_L_lambda / (1 << c.fraction_bits)

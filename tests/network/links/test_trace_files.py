@@ -65,43 +65,26 @@ def test_formats_say_the_same(tmp_path: Path, text: str, name: str) -> None:
     file.write_text(text)
     found = read_trace(file)
     assert found.format == name and found.lines == 3
-    assert found.trace.rows[:, :3].tolist() == [[0, 1e6, 0], [1, 5e5, 1e6], [2, 1e6, 1.5e6]]
-    assert found.trace.length_s == 3.0
+    assert found.trace.rows[:, :3].tolist() == [[0, 1e6, 0], [1, 5e5, 1e6], [2, 1e6, 1.5e6]] and found.trace.length_s == 3.0
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "the trace is empty"),
-        ("\n\n", "the trace is empty"),
-        ("time_s,rate_mbps\n", "the trace is empty"),
-        ("[]", "the trace is empty"),
-        ("1\n2\nx\n", "line 3: a number in each of 1 columns is needed (got 'x')"),
-        ("1\n2\n3.5\n", "row 3: a whole number of milliseconds is needed (got 3.5)"),
-        ("1\n-2\n", "row 2: a whole number of milliseconds"),
-        ("5\n3\n", "time goes backwards in row 2: 0.003 s after 0.005 s"),
-        ("0\n0\n", "the last opportunity is at 0 ms"),
-        ("0,1\n1,2\n1,3\n", "time stands still in row 3"),
-        ("0,1\n2,2\n1,3\n", "time goes backwards in row 3"),
-        ("0,1\n1,\n2,3\n", "line 2: a number in each of 2 columns is needed"),
-        ("0,1\n1\n2,3\n", "line 2: 1 columns; 2 are needed"),
-        ("0,1\n1,nan\n", "row 2 holds a number that is not finite"),
-        ("0,1\n1,-3\n", "a rate of -375000 bytes/s in row 2"),
-        ("0,1\n1,1e9\n", "allowed are 0 to 1.25e+11"),
-        ("0,0\n1,0\n", "the link's rate is 0 for ever"),
-        ("time_s,bytes\n0,0\n1,0\n", "the link's rate is 0 for ever"),
-        ("0,1\n1,1\n200,1\n", "a gap of 199 s before row 3; at most 60 s"),
-        ("1\n2\n90000\n", "a gap of 89.998 s before row 3"),
-        ("time_s,rate\n0,1\n", "unknown column 'rate'"),
-        ("time_s,time_ms,rate_mbps\n0,0,1\n", "a time, one of rate and bytes"),
-        ("0,1,2\n", "3 columns without a header"),
-        ("time_s,rate_mbps,delay_ms\n0,1,-5\n1,1,5\n", "a delay of -0.005 s in row 1"),
-        ('{"rows": [[0, 1]]}', "format and version must be 'ccenv-link-trace' and 1"),
-        ('{"format": "ccenv-link-trace", "version": 1, "columns": ["time_s", "rate_mbps"], "rows": [[0]]}', "row 1 must have 2"),
-        ('[[0, 1], [1, "2"]]', "row 2: a finite number is needed (got '2')"),
-        ("[[0, 1], [1, 2]", "line 1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "the trace is empty"), ("\n\n", "the trace is empty"), ("time_s,rate_mbps\n", "the trace is empty"),
+    ("[]", "the trace is empty"), ("1\n2\nx\n", "line 3: a number in each of 1 columns is needed (got 'x')"),
+    ("1\n2\n3.5\n", "row 3: a whole number of milliseconds is needed (got 3.5)"),
+    ("1\n-2\n", "row 2: a whole number of milliseconds"), ("5\n3\n", "time goes backwards in row 2: 0.003 s after 0.005 s"),
+    ("0\n0\n", "the last opportunity is at 0 ms"), ("0,1\n1,2\n1,3\n", "time stands still in row 3"),
+    ("0,1\n2,2\n1,3\n", "time goes backwards in row 3"), ("0,1\n1,\n2,3\n", "line 2: a number in each of 2 columns is needed"),
+    ("0,1\n1\n2,3\n", "line 2: 1 columns; 2 are needed"), ("0,1\n1,nan\n", "row 2 holds a number that is not finite"),
+    ("0,1\n1,-3\n", "a rate of -375000 bytes/s in row 2"), ("0,1\n1,1e9\n", "allowed are 0 to 1.25e+11"),
+    ("0,0\n1,0\n", "the link's rate is 0 for ever"), ("time_s,bytes\n0,0\n1,0\n", "the link's rate is 0 for ever"),
+    ("0,1\n1,1\n200,1\n", "a gap of 199 s before row 3; at most 60 s"), ("1\n2\n90000\n", "a gap of 89.998 s before row 3"),
+    ("time_s,rate\n0,1\n", "unknown column 'rate'"), ("time_s,time_ms,rate_mbps\n0,0,1\n", "a time, one of rate and bytes"),
+    ("0,1,2\n", "3 columns without a header"), ("time_s,rate_mbps,delay_ms\n0,1,-5\n1,1,5\n", "a delay of -0.005 s in row 1"),
+    ('{"rows": [[0, 1]]}', "format and version must be 'ccenv-link-trace' and 1"),
+    ('{"format": "ccenv-link-trace", "version": 1, "columns": ["time_s", "rate_mbps"], "rows": [[0]]}', "row 1 must have 2"),
+    ('[[0, 1], [1, "2"]]', "row 2: a finite number is needed (got '2')"), ("[[0, 1], [1, 2]", "line 1"),
+])  # fmt: skip
 def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
     file = tmp_path / "trace"
     file.write_text(text)
@@ -136,8 +119,7 @@ def test_import_tells_format_and_rates(tmp_path: Path, answer) -> None:
     found = answer(["links", "import", str(file), "--json", "-o", str(out)])
     assert (found["format"], found["kind"], found["lines"], found["length_s"]) == ("csv", "rate", 20, 20.0)
     assert found["mean_mbps"] == pytest.approx(6.0) and found["peak_mbps"] == pytest.approx(8.0)
-    assert found["largest_delay_s"] == 0.002
-    assert read_trace(out).trace.rows.tolist() == read_trace(file).trace.rows.tolist()
+    assert found["largest_delay_s"] == 0.002 and read_trace(out).trace.rows.tolist() == read_trace(file).trace.rows.tolist()
 
 
 def test_shipped_traces_are_those_of_their_generators() -> None:

@@ -27,16 +27,9 @@ def by_hand(sent: list, delivered: list, lost: list | None = None, rtts_s: tuple
     header = TraceHeader(path=path, model="ideal", steps_per_rtt=1, dt_s=1.0, senders=("x",) * len(rtts_s), adversary="y")
     ones = np.ones_like(A)
     return Trace(
-        header,
-        A=A,
-        L=L,
-        L_free=0 * A,
-        S=S,
-        G=S.sum(axis=1),
-        link_rate_Bps=np.full(len(A), 1000.0),
-        rate_Bps=ones,
+        header, A=A, L=L, L_free=0 * A, S=S, G=S.sum(axis=1), link_rate_Bps=np.full(len(A), 1000.0), rate_Bps=ones,
         cwnd_bytes=ones,
-    )
+    )  # fmt: skip
 
 
 def whole(trace: Trace) -> Window:
@@ -130,8 +123,7 @@ def test_quantile_agrees_with_fine_slices(segments: list[tuple[float, float, flo
     sliced = values[order][np.searchsorted(reached, 0.95 * size.sum() * (1 - 1e-9))]
     found = quantile_of_segments(first, last, size, 0.95)
     at_most = sum(s * np.clip((found + 0.01 - min(a, b)) / max(abs(a - b), 1e-300), 0, 1) for a, b, s in segments)
-    assert at_most >= 0.95 * size.sum() * (1 - 1e-9)
-    assert found <= sliced + 0.01
+    assert at_most >= 0.95 * size.sum() * (1 - 1e-9) and found <= sliced + 0.01
 
 
 def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
@@ -193,7 +185,7 @@ RATES = ([0, 0.5, 1, 1.5, 2, 2.5, 3], [0, 10, 7, 8, 10, 12, 10])
 TENTHS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 BY_HAND = [
     (measures.jain, ([3, 3, 3],), 1), (measures.jain, ([1, 0, 0, 0],), 0.25), (measures.jain, ([1, 3],), 16 / 20),
-    (measures.jain, ([0, 0],), NONE),
+    (measures.jain, ([0, 0],), NONE), (measures.jain_or_one, (np.zeros(2),), 1), (measures.jain_or_one, (np.array([1, 3]),), 0.8),
     (measures.starvation_ratio, ([8.8, 95],), 95 / 8.8), (measures.starvation_ratio, ([1, 0],), math.inf),
     (measures.starvation_ratio, ([5],), NONE),
     # Flow 1 has 10 bytes/s throughout; flow 2 nothing for 2 s, then 20 bytes/s: 40/20 at 3 s, 40/40 at 4 s. 2 at 2 and 3 s.

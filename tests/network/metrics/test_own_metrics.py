@@ -38,8 +38,7 @@ def write(folder: Path, text: str = GOT, name: str = "got.py") -> str:
 def test_a_column_of_a_comparison(tmp_path: Path) -> None:
     found = compare(["cubic", "copa"], rate="12mbps", duration="3s", metrics=[write(tmp_path), "power"], jobs=2)
     assert [0.5 < row.metrics["got"] < 1.5 for row in found.rows] == [True, True]  # type: ignore[operator]
-    assert {"got", "power"} <= set(found.to_frame().columns)
-    assert ("got", "got [B/B]") in found.columns
+    assert {"got", "power"} <= set(found.to_frame().columns) and ("got", "got [B/B]") in found.columns
 
 
 def test_a_suite_with_it_is_another_suite_and_its_report_needs_no_code(tmp_path: Path) -> None:
@@ -47,15 +46,13 @@ def test_a_suite_with_it_is_another_suite_and_its_report_needs_no_code(tmp_path:
     only = ["deep/reno/kind/1"]
     found = run_suite("quick", tmp_path / "out", extra_metrics=[file], only=only, pictures=False, backend="processes", workers=1)
     value = found["summary"][0]["against"]["kind"]["got"]
-    assert 0.9 < value <= 1
-    assert found["own_metrics"][0]["meaning"] == "Share of the sent bytes that arrived."
+    assert 0.9 < value <= 1 and found["own_metrics"][0]["meaning"] == "Share of the sent bytes that arrived."
     with pytest.raises(InputError, match=r"of other settings \(suite_sha256 is"):
         run_suite("quick", tmp_path / "out", only=only, pictures=False)
     (tmp_path / "got.py").unlink()
     table._user_metrics.clear()
     page = build_report(tmp_path / "out")["page"].read_text()
-    assert f"--metric {file}" in page
-    assert f"--out {tmp_path / 'out'}" in page
+    assert f"--metric {file}" in page and f"--out {tmp_path / 'out'}" in page
 
 
 def test_a_failing_metric_is_left_out_with_a_warning(tmp_path: Path) -> None:
@@ -73,17 +70,12 @@ def test_a_worker_refuses_another_content(tmp_path: Path) -> None:
         require_metric(OwnMetric(own.name, own.spec, "0" * 64))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = 1\n", "defines no metric"),
-        (GOT.replace("DIRECTION", "DIREKTION"), "DIRECTION missing"),
-        (GOT.replace('"higher"', '"up"'), "DIRECTION is 'up'"),
-        (GOT.replace("of_run(window)", "of_run()"), r"got\.py:5: of_run\(\) must take \(window\)"),
-        ("1 / 0\n", r"got\.py:1: ZeroDivisionError"),
-        ("of_run = 3\nDIRECTION = 'lower'\n", "not a function"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("x = 1\n", "defines no metric"), (GOT.replace("DIRECTION", "DIREKTION"), "DIRECTION missing"),
+    (GOT.replace('"higher"', '"up"'), "DIRECTION is 'up'"),
+    (GOT.replace("of_run(window)", "of_run()"), r"got\.py:5: of_run\(\) must take \(window\)"),
+    ("1 / 0\n", r"got\.py:1: ZeroDivisionError"), ("of_run = 3\nDIRECTION = 'lower'\n", "not a function"),
+])  # fmt: skip
 def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         load_metric(write(tmp_path, text))
@@ -120,13 +112,8 @@ def test_workers_name_it_too(tmp_path: Path) -> None:
     text = "import numpy as np\n\nDIRECTION = 'higher'\n\n\ndef of_trace(window):\n    return np.float32('nan')\n"
     with pytest.warns(CcenvWarning, match=r"'odd' is left out: odd\.py:6: of_trace returned") as told:
         manifest = run_suite(
-            "quick",
-            tmp_path / "out",
-            extra_metrics=[write(tmp_path, text, "odd.py")],
-            only=["deep/reno/kind/1", "deep/reno/kind/2"],
-            backend="processes",
-            workers=2,
-            pictures=False,
-        )
+            "quick", tmp_path / "out", extra_metrics=[write(tmp_path, text, "odd.py")],
+            only=["deep/reno/kind/1", "deep/reno/kind/2"], backend="processes", workers=2, pictures=False,
+        )  # fmt: skip
     assert manifest["n_cells"] == 2
     assert len({str(warning.message) for warning in told if issubclass(warning.category, CcenvWarning)}) == 1

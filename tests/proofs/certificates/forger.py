@@ -54,12 +54,9 @@ def retold(data: Data) -> Data:
         steps = obligations(read_theorem(theorem, limit, program), program.bounds())
         data |= {
             "composition": [{"name": name, "answer": "unsat"} for name, _, _ in steps],
-            "statement": sentence(theorem, subject(program.name, program.is_shield), settles),
-            "figures": figures(theorem),
-            "assumptions": assumptions(theorem, limit),
-            "settles": settles,
-            "converges": times_to_converge(theorem, settles),
-        }
+            "statement": sentence(theorem, subject(program.name, program.is_shield), settles), "figures": figures(theorem),
+            "assumptions": assumptions(theorem, limit), "settles": settles, "converges": times_to_converge(theorem, settles),
+        }  # fmt: skip
     except InputError:
         pass  # the checker says what is wrong with it
     return data

@@ -3,15 +3,15 @@
 import ast
 import copy
 import json
-from collections.abc import Callable
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forger import SMALL, forged, query_of, read, retold
+from forger import SMALL, asserted, forged, query_of, read, retold
 
-from ccenv.agents.programs import to_data
+from ccenv.agents.programs import parse_program, to_data
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import InputError
 from ccenv.base.foreign import read_yaml
@@ -21,6 +21,7 @@ from ccenv.proofs.certificates import compose, laws
 from ccenv.proofs.certificates import program as programs
 from ccenv.proofs.certificates.canonical import Reader, holds
 from ccenv.proofs.certificates.check import check, derive_query
+from ccenv.proofs.certificates.claims import read_formula
 from ccenv.proofs.certificates.laws import Path as Laws
 from ccenv.proofs.certificates.library import find, read_stored
 from ccenv.proofs.certificates.program import read_program, require_intervals
@@ -34,7 +35,7 @@ from ccenv.proofs.formulas.view import as_trace
 from ccenv.proofs.senders.catalog import program_of
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import Answer, to_smtlib
-from ccenv.proofs.theorems.compose import possibilities
+from ccenv.proofs.theorems.compose import lemma_queries, possibilities
 from ccenv.proofs.theorems.prove import Prover
 from ccenv.proofs.theorems.theorem import THEOREMS, load_theorem
 from ccenv.proofs.theorems.theorem import read_theorem as prove_theorem
@@ -55,15 +56,11 @@ def test_a_genuine_certificate_is_confirmed_also_by_a_second_solver(genuine) -> 
 
 def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) -> None:
     """Every query is derived as it should be, but the lemma is wrong and the solver never said unsat."""
-    text = SMALL.read_text(encoding="utf-8").replace("f: 3/10", "f: 99/100")
     file = tmp_path / "wrong.yaml"
-    file.write_text(text, encoding="utf-8")
-    loaded = load_theorem(str(file))
+    file.write_text(SMALL.read_text(encoding="utf-8").replace("f: 3/10", "f: 99/100"), encoding="utf-8")
     data = copy.deepcopy(genuine)
     data["theorem"]["constants"]["f"] = "99/100"
-    from ccenv.proofs.theorems.compose import lemma_queries
-
-    pays = next(asked.query for asked in lemma_queries(loaded) if asked.lemma == "pays")
+    pays = next(asked.query for asked in lemma_queries(load_theorem(str(file))) if asked.lemma == "pays")
     encoding = pays.encoding()
     query_of(data, "pays")["smtlib"] = encoding.smtlib(pays.claim.violation(encoding.view))
     retold(data)
@@ -72,24 +69,18 @@ def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) ->
     assert [(kind, field) for kind, field, _ in report.refusals] == [("decided otherwise", "queries.pays (1)")]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda d: d.update(version=3), "version"),
-        (lambda d: d.update(format="ccenv-policy"), "format"),
-        (lambda d: d.update(note="trust me"), "note"),
-        (lambda d: d["queries"][0].pop("answer"), "answer"),
-        (lambda d: d["theorem"].update(model="strong"), "model"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda d: d.update(version=3), "version"), (lambda d: d.update(format="ccenv-policy"), "format"),
+    (lambda d: d.update(note="trust me"), "note"), (lambda d: d["queries"][0].pop("answer"), "answer"),
+    (lambda d: d["theorem"].update(model="strong"), "model"),
+])  # fmt: skip
 def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tmp_path) -> None:
     data = copy.deepcopy(genuine)
     change(data)
     file = tmp_path / "other.certificate.json"
     file.write_text(json.dumps(data), encoding="utf-8")
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=rf"\A.*{said}.*\Z"):
         read_stored(file)
-    assert "\n" not in str(error.value)
 
 
 def test_the_command_compares_with_the_registered_program(genuine, tmp_path, capsys) -> None:
@@ -148,8 +139,6 @@ def test_checker_and_prover_write_the_same_laws(name, network) -> None:
     """Neither says more: what the prover assumes is true by the list of laws, and the checker's own query is no easier."""
     model, buffer, timeout = network
     data = HELD if name == "held" else to_data(program_of(name))
-    from ccenv.agents.programs import parse_program
-
     sender = ProgramSmtSender(parse_program(data))
     rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=TIMEOUT_PRESETS.get(timeout))
     size: Any = Fraction(1) if buffer == "1" else buffer
@@ -178,32 +167,22 @@ def test_checker_and_prover_write_the_same_laws(name, network) -> None:
 def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
     certificate = read(genuine)
     before = (Fraction(genuine["sent_before"][0]), Fraction(genuine["sent_before"][1]))
-    program = programs.read_program(genuine["program"], "program")
+    program = read_program(certificate.program, "program")
     reading = compose.read_theorem(certificate.theorem.to_dict(), before, program)
-    program = programs.read_program(certificate.program, "program")
     lemma = next(one for one in reading.lemmas if one.name == "pays")
     own = derive_query(reading, lemma, lemma.conclusions[0], program, before)
-    assert own.text(own.denied).count("(assert") == len(own.facts) + 1
-    assert not {"C_U_0", "q_U_0"} & set(own.declarations)
+    assert own.text(own.denied).count("(assert") == len(own.facts) + 1 and not {"C_U_0", "q_U_0"} & set(own.declarations)
 
 
 def cmp(text: str):
-    from ccenv.proofs.certificates.claims import read_formula
-
     return read_formula(text, "test", {}, {})
 
 
-@pytest.mark.parametrize(
-    ("facts", "goal", "expected"),
-    [
-        (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True),
-        (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
-        (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True),
-        (["C_L <= 1/3"], "C_L <= 1/4", False),
-        (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True),
-        (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
-    ],
-)
+@pytest.mark.parametrize(("facts", "goal", "expected"), [
+    (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True), (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
+    (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True), (["C_L <= 1/3"], "C_L <= 1/4", False),
+    (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True), (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
+])  # fmt: skip
 def test_reasoning_by_elimination(facts, goal, expected) -> None:
     assert follows([cmp(fact) for fact in facts], cmp(goal)) is expected
 
@@ -232,46 +211,27 @@ def test_forms_of_equal_texts_are_equal_and_evaluate() -> None:
     assert chosen is other and holds(chosen, {"x": Fraction(1), "y": Fraction(3), "p": False}, {})
 
 
-def contradictory(data: dict[str, Any]) -> None:
-    data["theorem"]["start"] = [*data["theorem"]["start"], "C_L > 1"]
+WRITTEN: dict[str, Any] = read_yaml(SMALL)
+CLAIMS = WRITTEN["claims"]
 
 
-def impossible_queue(data: dict[str, Any]) -> None:
-    data["theorem"]["start"] = [*data["theorem"]["start"], "queue > inflight"]
+def prove(**changes: Any) -> Any:
+    theorem = Theorem.model_validate(WRITTEN | changes)
+    return Prover(20.0).prove(prove_theorem(theorem, load_theorem(str(SMALL)).program, "small"))
 
 
-def negative_queue(data: dict[str, Any]) -> None:
-    data["theorem"] |= {"model": "cbr_delay", "start": [*data["theorem"]["start"], "queue <= -1/2"]}
-
-
-def vacuous_when(data: dict[str, Any]) -> None:
-    data["theorem"]["claims"]["utilisation"]["when"] = "buffer < 1"  # it is large
-    data["theorem"]["claims"]["utilisation"]["bound"] = 1
-
-
-def no_smallest_mark(data: dict[str, Any]) -> None:
-    for where in ("start", "invariant"):
-        data["theorem"][where] = ["true_beliefs"]
-
-
-def changed(change: Callable[[dict[str, Any]], None]) -> Any:
-    data = {"theorem": read_yaml(SMALL)}
-    change(data)
-    return prove_theorem(Theorem.model_validate(data["theorem"]), load_theorem(str(SMALL)).program, "small")
-
-
-@pytest.mark.parametrize("change", [contradictory, impossible_queue, negative_queue, vacuous_when])
+@pytest.mark.parametrize("change", [
+    {"start": [*WRITTEN["start"], "C_L > 1"]}, {"start": [*WRITTEN["start"], "queue > inflight"]},
+    {"model": "cbr_delay", "start": [*WRITTEN["start"], "queue <= -1/2"]},
+    {"claims": CLAIMS | {"utilisation": CLAIMS["utilisation"] | {"when": "buffer < 1", "bound": 1}}},  # it is large
+])  # fmt: skip
 def test_the_prover_proves_nothing_about_nothing(change) -> None:
-    data = {"theorem": read_yaml(SMALL)}
-    data["theorem"]["past"] = "sound"
-    change(data)
-    proof = Prover(20.0).prove(prove_theorem(Theorem.model_validate(data["theorem"]), load_theorem(str(SMALL)).program, "small"))
+    proof = prove(past="sound", **change)
     assert proof.verdict != "verified" and any(step.verdict == "refuted" for step in proof.possible)
 
 
 def test_the_prover_composes_what_every_trace_assumes() -> None:
-    loaded = changed(no_smallest_mark)
-    proof = Prover(20.0).prove(loaded)
+    proof = prove(start=["true_beliefs"], invariant=["true_beliefs"])
     assert proof.verdict != "verified"
     (step,) = (step for step in proof.steps if step.verdict == "refuted" and step.name.startswith("a trace may begin"))
     assert "C_L" in step.witness
@@ -280,23 +240,13 @@ def test_the_prover_composes_what_every_trace_assumes() -> None:
 EXPANDING = [*(f"(let ((x{k + 1} (or x{k} (and x{k} (> C_L_0 {k}.0))))) " for k in range(300))]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "(let ((x0 (> C_L_0 0.0))) " + "".join(EXPANDING) + "x300" + ")" * 301,
-        "(> " + "(let ((y (+ C_L_0 1.0))) " * 20 + "(ite (> y 0.0) y (- y))" + ")" * 20 + " 0.0)",
-        "(let 3 true)",
-        "(let ((x)) true)",
-        "(let ((x true)))",
-        "(let (x true) true)",
-    ],
-)
+@pytest.mark.parametrize("body", [
+    "(let ((x0 (> C_L_0 0.0))) " + "".join(EXPANDING) + "x300" + ")" * 301,
+    "(> " + "(let ((y (+ C_L_0 1.0))) " * 20 + "(ite (> y 0.0) y (- y))" + ")" * 20 + " 0.0)", "(let 3 true)", "(let ((x)) true)",
+    "(let ((x true)))", "(let (x true) true)",
+])  # fmt: skip
 def test_texts_that_grow_or_break_are_refused(body, genuine) -> None:
-    def more(data: dict[str, Any]) -> None:
-        query = query_of(data, "stays true")
-        query["smtlib"] = query["smtlib"].replace("(check-sat)", f"(assert {body})\n(check-sat)")
-
-    report = check(read(forged(genuine, more)))
+    report = check(read(forged(genuine, lambda data: asserted(data, "stays true", body))))
     assert report.verdict == "refused" and report.seconds < 20
     assert {(kind, field) for kind, field, _ in report.refusals} == {("meaning", "queries.stays true (1).smtlib")}
 
@@ -335,24 +285,18 @@ def test_another_program_may_not_take_a_registered_name(genuine, tmp_path: Path,
     assert code == 0 and any("no registered program is called 'mine'" in line for line in data["trusted"])
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "condition", "empty"),
-    [
-        ({"C_L": 1}, {"C_L": 2}, {"C_L": 1}, False),
-        ({"C_L": 2}, {"C_L": 1}, {"C_L": 1}, True),
-        ({"C_L": 1}, {"C_U": 1}, {"C_L": 1}, True),  # until a time-out says so, C_U may be below C_L
-        ({"C_L": 1}, {"C_U": 1}, {"C_U": 1, "C_L": -1}, False),
-        ({"C_L": 1, "MSS/Rm": -1}, {"C_L": 1}, {"C_L": 1}, False),
-        ({"MSS/Rm": "1/2"}, {"MSS/Rm": "1/4"}, {"C_L": 1}, False),  # both are raised to MSS/Rm
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "condition", "empty"), [
+    ({"C_L": 1}, {"C_L": 2}, {"C_L": 1}, False),
+    ({"C_L": 2}, {"C_L": 1}, {"C_L": 1}, True),
+    ({"C_L": 1}, {"C_U": 1}, {"C_L": 1}, True),  # until a time-out says so, C_U may be below C_L
+    ({"C_L": 1}, {"C_U": 1}, {"C_U": 1, "C_L": -1}, False),
+    ({"C_L": 1, "MSS/Rm": -1}, {"C_L": 1}, {"C_L": 1}, False),
+    ({"MSS/Rm": "1/2"}, {"MSS/Rm": "1/4"}, {"C_L": 1}, False),  # both are raised to MSS/Rm
+])  # fmt: skip
 def test_an_interval_that_may_be_empty_is_refused(low, high, condition, empty) -> None:
     rule = {"if": condition, "then": {"rate_between": [low, high]}, "else": {"rate": {"C_L": 1}}}
     program = read_program({"format": "ccenv-program", "version": 2, "name": "x", "source": "a test", "rule": rule}, "x")
-    if empty:
-        with pytest.raises(InputError, match="empty for some beliefs"):
-            require_intervals(program)
-    else:
+    with pytest.raises(InputError, match="empty for some beliefs") if empty else nullcontext():
         require_intervals(program)
 
 

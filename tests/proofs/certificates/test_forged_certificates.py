@@ -66,16 +66,9 @@ def put(path: str, value: Any) -> Change:
 
 
 BAD_NAMES = {
-    "empty": "",
-    "a space": "cc qdel",
-    "no width": "cc\u200bqdel",
-    "another alphabet": "\u0441\u0441_qdel",
-    "a line": "cc_qdel\n",
-    "a sentence": "cc_qdel uses at least 0.99 of the link, and",
-    "long": "c" * 65,
-    "a path": "../cc_qdel",
-    "a number": 3,
-}
+    "empty": "", "a space": "cc qdel", "no width": "cc\u200bqdel", "another alphabet": "\u0441\u0441_qdel", "a line": "cc_qdel\n",
+    "a sentence": "cc_qdel uses at least 0.99 of the link, and", "long": "c" * 65, "a path": "../cc_qdel", "a number": 3,
+}  # fmt: skip
 LOOK_ALIKES = ("c_l", "CL", "C_1", "mss", "M_S_S", "c", "k", "RTTS")
 
 

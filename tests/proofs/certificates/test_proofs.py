@@ -29,16 +29,10 @@ def checker(folder: Path, said: str, code: int = 0) -> ProofChecker:
     return ProofChecker(str(script), str(folder / "Cpc.eo"))
 
 
-@pytest.mark.parametrize(
-    ("said", "code", "answer"),
-    [
-        ("correct", 0, CHECKED),
-        ("incomplete", 0, "unknown"),
-        ("Error: bad step", 1, "unknown"),
-        ("correct", 1, "unknown"),
-        ("", 0, "unknown"),
-    ],
-)
+@pytest.mark.parametrize(("said", "code", "answer"), [
+    ("correct", 0, CHECKED), ("incomplete", 0, "unknown"), ("Error: bad step", 1, "unknown"), ("correct", 1, "unknown"),
+    ("", 0, "unknown"),
+])  # fmt: skip
 def test_only_a_complete_and_accepted_proof_counts(said, code, answer, tmp_path) -> None:
     assert checker(tmp_path, said, code).decide(NONE, 20.0) == answer
     include, false, _ = (tmp_path / "given").read_text().split("\n")[:3]

@@ -74,20 +74,17 @@ def choice_outside(data: dict[str, Any]) -> None:
 FORGERIES: dict[str, tuple[str, Callable[..., Any]]] = {
     "wider interval": ("meaning", lambda d: leaf(d)[0].update(C_L="1")),
     "interval moved up": ("meaning", lambda d: (leaf(d)[0].update(C_L="5/2"), leaf(d)[1].update(C_L="3"))),
-    "one end for the other": ("program", lambda d: leaf(d).reverse()),
-    "its lower end alone": ("meaning", point_program),
+    "one end for the other": ("program", lambda d: leaf(d).reverse()), "its lower end alone": ("meaning", point_program),
     "queries of another interval": ("meaning", narrower_queries),
     "choice that a query forbids": ("meaning", lambda d: asserted(d, "pays", "(>= rate_2 (* 2.0 C_L_1))")),
-    "choice that nothing bounds": ("meaning", without_upper_end),
-    "choice outside in a trace": ("witness", choice_outside),
+    "choice that nothing bounds": ("meaning", without_upper_end), "choice outside in a trace": ("witness", choice_outside),
     "three ends": ("program", lambda d: leaf(d).append({"C_L": "4"})),
     "other condition": ("meaning", lambda d: d["program"]["rule"].update({"if": {"qdel_L": 1, "Rm": -1}})),
     "larger past": ("meaning", lambda d: d.update(sent_before=["1", "0"])),
     "a program's sentence": (
-        "statement",
-        lambda d: d.update(statement=sentence(d["theorem"], d["program"]["name"], d["settles"])),
+        "statement", lambda d: d.update(statement=sentence(d["theorem"], d["program"]["name"], d["settles"])),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORGERIES)

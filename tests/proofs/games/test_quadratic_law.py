@@ -98,5 +98,4 @@ def test_theorem_2_bounds_the_steps_by_those_without_loss(loss: int | str) -> No
             sent = min(tokens) + int(game.allowed_loss[min(tokens)])
             drained = {slower: min(slower, left + slower - sent) for slower, left in tokens.items()}
             tokens, free = {slower: left for slower, left in drained.items() if left >= 0}, free + 1
-        assert steps is not None
-        assert free <= steps <= free + 1
+        assert steps is not None and free <= steps <= free + 1

@@ -34,15 +34,10 @@ def _task(then: dict, otherwise: dict, flows: int = 2) -> Task:
     return Task(SETTING, GOALS, _program(then, otherwise), 60, flows=flows)
 
 
-@pytest.mark.parametrize(
-    ("then", "otherwise", "claim"),
-    [
-        ({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, ""),
-        ({"C_L": "1/2"}, {"C_L": 2}, "fairness"),
-        ({"MSS/Rm": 1}, {"MSS/Rm": 1}, "utilisation"),
-        ({"rate": 1, "MSS/Rm": 1}, {"rate": 1, "MSS/Rm": 1}, NEVER_REPEATS),
-    ],
-)
+@pytest.mark.parametrize(("then", "otherwise", "claim"), [
+    ({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, ""), ({"C_L": "1/2"}, {"C_L": 2}, "fairness"),
+    ({"MSS/Rm": 1}, {"MSS/Rm": 1}, "utilisation"), ({"rate": 1, "MSS/Rm": 1}, {"rate": 1, "MSS/Rm": 1}, NEVER_REPEATS),
+])  # fmt: skip
 def test_what_is_fair(then: dict, otherwise: dict, claim: str) -> None:
     """Additive increase with halving on delay shares the link; rates in proportion to what was once delivered do not."""
     said = decide(_task(then, otherwise))
@@ -126,7 +121,6 @@ def test_why_knows_two_flows_and_registered_names(tmp_path, monkeypatch, capsys,
     assert main(["synth", "why", "quick_two_flows", "cc_qdel", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["missed"] == "fairness" and told["engine"] == "reproduced"
-    assert main(["trace", "replay", told["trace"], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["legal"]
+    assert main(["trace", "replay", told["trace"], "--json"]) == 0 and json.loads(capsys.readouterr().out)["legal"]
     refused(["synth", "why", "quick_two_flows", "cc_qdell"], "Did you mean 'cc_qdel'")
     refused(["synth", "why", "quick_two_flows", "reno"], "is no belief program")

@@ -107,14 +107,10 @@ def test_programs_that_no_cell_tells_apart_are_found() -> None:
     late = conditions.index((("Rm", "-2"), ("qdel_L", "1")))
     flip = conditions.index((("C_L", "2"), ("C_U", "-1")))
     rows = [
-        [wide, narrow, late, 1, 2, 3, 4],
-        [wide, narrow, late, 1, 5, 3, 4],  # C_U > 2 C_L implies C_U > 3/2 C_L
-        [late, wide, wide, 1, 2, 3, 4],
-        [wide, late, late, 1, 3, 2, 4],
-        [wide, late, narrow, 1, 1, 3, 3],
-        [wide, narrow, late, 1, 1, 3, 3],
-        [flip, late, narrow, 3, 3, 1, 1],  # differs where C_U = 2 C_L
-    ]
+        [wide, narrow, late, 1, 2, 3, 4], [wide, narrow, late, 1, 5, 3, 4],  # C_U > 2 C_L implies C_U > 3/2 C_L
+        [late, wide, wide, 1, 2, 3, 4], [wide, late, late, 1, 3, 2, 4], [wide, late, narrow, 1, 1, 3, 3],
+        [wide, narrow, late, 1, 1, 3, 3], [flip, late, narrow, 3, 3, 1, 1],  # differs where C_U = 2 C_L
+    ]  # fmt: skip
     groups = [group.tolist() for group in group_equal(large_cells(), np.array(rows, dtype=np.int16))]
     assert groups == [[0, 1], [2, 3], [4, 5], [6]]
 
@@ -227,8 +223,7 @@ def test_workers_change_nothing_with_four_rates(tmp_path: Path) -> None:
 def test_exit_code_and_page_of_an_answer_that_stays_open(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["synth", "quick_four", "--budget", "0.000001", "-s", "report=page.html", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["complete"] is False
-    assert "boxed" in (tmp_path / "page.html").read_text()
+    assert json.loads(capsys.readouterr().out)["complete"] is False and "boxed" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Templates, the simulator of candidates, and their limits."""
 
+import itertools
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from ccenv.proofs.formulas.encode import Needs, encode
 from ccenv.proofs.replay.exact import ReplayError
 from ccenv.proofs.senders.program import ProgramSmtSender
 from ccenv.proofs.solver.solvers import solve, to_smtlib
-from ccenv.proofs.solver.terms import all_of
 from ccenv.proofs.synthesis.prove import BOUNDS, Task, broken_parts, collect_values, decide
 from ccenv.proofs.synthesis.query import template as template_module
 from ccenv.proofs.synthesis.query.classes import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES, class_rows, count_classes, members
@@ -31,12 +31,9 @@ from ccenv.proofs.synthesis.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MI
 from ccenv.proofs.synthesis.search.search import Simulator, repertoire
 
 BASE: dict[str, Any] = {
-    "name": "mine",
-    "title": "small",
-    "network": {"model": "ccac"},
-    "T": 5,
+    "name": "mine", "title": "small", "network": {"model": "ccac"}, "T": 5,
     "template": {"rates": 2, "rate": {"C_L": [0, 1, 2]}, "conditions": [{"qdel_L": [-1, 0, 1], "Rm": [-1, 0, 1]}]},
-}
+}  # fmt: skip
 
 
 def _with(part: str, **changes: Any) -> dict[str, Any]:
@@ -47,23 +44,18 @@ def _template(**changes: Any) -> dict[str, Any]:
     return _with("template", **changes)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (_with("objectives", inflight="1/0 MSS"), "a number such as 1"),
-        (_with("network", buffer="1e30"), "at most 1000"),
-        (_with("network", buffer="1/100000007"), "a multiple of 1/"),
-        (_with("network", sent_before="3 MSS", delay_rule="artefact"), "needs network.delay_rule sound"),
-        (_with("beliefs", upper="exact"), "unknown key 'beliefs.upper'"),
-        (_template(rate={"C_L": [0, 10**30]}), "sum up to at most 16"),
-        (_template(rate={"C_U": [1]}), "C_U is not searched over"),
-        (_template(conditions=[{"q_U": [1], "MSS": [-1]}]), "MSS is not searched over"),
-        (_template(conditions=[{"qdel_U": [1], "Rm": [-1]}]), "qdel_U is not searched over"),
-        (_template(conditions=[{"qdel_L": [1], "Rm": [-3]}]) | {"network": {"delay_rule": "artefact"}, "T": 4}, "up to 2 Rm"),
-        (_with("limits", call_s=float("inf")), "less than or equal to 1000000"),
-        (_template(conditions=[{"qdel_L": ["1/2"], "Rm": [-3]}]), "up to 4 Rm, got qdel_L 1/2 with Rm -3"),
-    ],
-)
+@pytest.mark.parametrize(("data", "said"), [
+    (_with("objectives", inflight="1/0 MSS"), "a number such as 1"), (_with("network", buffer="1e30"), "at most 1000"),
+    (_with("network", buffer="1/100000007"), "a multiple of 1/"),
+    (_with("network", sent_before="3 MSS", delay_rule="artefact"), "needs network.delay_rule sound"),
+    (_with("beliefs", upper="exact"), "unknown key 'beliefs.upper'"),
+    (_template(rate={"C_L": [0, 10**30]}), "sum up to at most 16"), (_template(rate={"C_U": [1]}), "C_U is not searched over"),
+    (_template(conditions=[{"q_U": [1], "MSS": [-1]}]), "MSS is not searched over"),
+    (_template(conditions=[{"qdel_U": [1], "Rm": [-1]}]), "qdel_U is not searched over"),
+    (_template(conditions=[{"qdel_L": [1], "Rm": [-3]}]) | {"network": {"delay_rule": "artefact"}, "T": 4}, "up to 2 Rm"),
+    (_with("limits", call_s=float("inf")), "less than or equal to 1000000"),
+    (_template(conditions=[{"qdel_L": ["1/2"], "Rm": [-3]}]), "up to 4 Rm, got qdel_L 1/2 with Rm -3"),
+])  # fmt: skip
 def test_what_the_integers_do_not_hold_is_refused_in_one_line(data, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(yaml.safe_dump(data))
@@ -89,7 +81,7 @@ def test_delays_longer_than_the_trace_are_told_apart() -> None:
     late = Query.model_validate(_template(conditions=[{"qdel_L": [1], "Rm": [-4]}]) | {"T": 3})
     assert late.space().condition_class.tolist() == [0]
     program = late.space().program(Candidate((0,), (1, 2)), "late")
-    with pytest.raises(ProgramError, match="delays of 6 steps apart"):
+    with pytest.raises(ProgramError, match="6 steps apart"):
         decide(Task(load_query("quick").setting(), late.objectives, program, 1.0))
 
 
@@ -127,9 +119,7 @@ def test_boxes_split_where_a_rate_is_no_whole_number() -> None:
     weak = uneven[np.argsort(broken[uneven].sum(axis=1), kind="stable")][:12]
     left = rows[~broken[weak].any(axis=0)]
     found = Cover(query, space, list(traces[weak])).survivors(len(rows))
-    assert len(weak) == 12
-    assert found is not None
-    assert 0 < len(left) < len(rows)
+    assert len(weak) == 12 and 0 < len(left) < len(rows)
     np.testing.assert_array_equal(found, left)
 
 
@@ -137,11 +127,10 @@ def test_open_classes_that_fall_later_are_not_unknown_and_proved_ones_must_not_f
     run = start(load_query("quick"), tmp_path)
     run.unknown = {0: "timeout", 1: "timeout"}
     run.simulator.alive = run.simulator.alive[1:]
-    run.settle()
-    assert run.unknown == {1: "timeout"}
-    run.proved = {1: {}}
-    run.settle()
-    assert run.unknown == {}
+    for proved, unknown in ({}, {1: "timeout"}), ({1: {}}, {}):
+        run.proved = proved
+        run.settle()
+        assert run.unknown == unknown
     run.proved = {0: {}}
     with pytest.raises(ReplayError, match="class 0 is proved, and broken"):
         run.settle()
@@ -153,10 +142,8 @@ def test_a_limit_on_what_was_sent_before_the_trace(tmp_path: Path) -> None:
     run = start(query, tmp_path)
     solve_query(run)
     answer, plain = result(run), cegis(query, 100.0)
-    assert answer["complete"]
-    assert plain["complete"]
+    assert answer["complete"] and plain["complete"] and answer["raw"] == plain["raw"] == 3
     assert run.counterexamples > 0
-    assert answer["raw"] == plain["raw"] == 3
 
 
 SPACE = load_query("g1_t5").space()
@@ -167,16 +154,14 @@ def _truth(terms: tuple[tuple[str, Fraction], ...], values: dict[str, Fraction])
     return sum((c * values[name] for name, c in terms), start=Fraction(0)) > 0
 
 
-def test_the_two_rate_template_has_the_papers_size_and_5770_functions() -> None:
-    assert SPACE.template.size() == 37_440  # [CCmatic] Table 2: 3 x 10^4
-    assert (len(SPACE.condition_of), len(SPACE.rate_of)) == (64, 10)
-    assert len(ROWS) == count_classes(SPACE) == 5770 and sum(1 for row in ROWS for _ in members(SPACE, row)) == 37_440
-
-
-def test_three_and_four_rates_have_the_papers_size() -> None:
-    assert load_query("g4_arbitrary").space().template.size() == 260**2 * 12**3  # 10^8
+def test_templates_have_the_papers_sizes_and_each_raw_candidate_is_in_exactly_one_class() -> None:
     template = SPACE.template
+    assert template.size() == 37_440  # [CCmatic] Table 2: 3 x 10^4
+    assert load_query("g4_arbitrary").space().template.size() == 260**2 * 12**3  # 10^8
     assert Template(4, template.rate_domains, template.condition_domains).size() == 260**3 * 12**4  # 3 x 10^11
+    assert (len(SPACE.condition_of), len(SPACE.rate_of)) == (64, 10) and len(ROWS) == count_classes(SPACE) == 5770
+    found = [candidate for row in ROWS for candidate in members(SPACE, row)]
+    assert len(set(found)) == len(found) == 37_440
 
 
 _POSITIVE = st.fractions(min_value=0, max_value=4, max_denominator=6)
@@ -189,12 +174,10 @@ def test_conditions_of_a_class_agree_everywhere(above: Fraction, gap: Fraction, 
     values = {"C_L": x, "C_U": y, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delay), "Rm": Fraction(1)}
     for index, terms in enumerate(SPACE.conditions):
         kind = SPACE.condition_class[index]
-        truth = _truth(terms, values)
-        if kind in (ALWAYS, NEVER):
-            assert truth == (kind == ALWAYS)
-            continue
-        representative = _truth(SPACE.conditions[SPACE.condition_of[kind]], values)
-        assert truth == (representative != SPACE.condition_flipped[index])
+        expected = kind == ALWAYS
+        if kind not in (ALWAYS, NEVER):
+            expected = _truth(SPACE.conditions[SPACE.condition_of[kind]], values) != SPACE.condition_flipped[index]
+        assert _truth(terms, values) == expected
 
 
 @given(st.integers(0, 37_439), _POSITIVE, _POSITIVE, st.integers(0, 4))
@@ -207,11 +190,6 @@ def test_members_decide_like_their_class(number: int, above: Fraction, gap: Frac
     # The reference reads the coefficients themselves: nothing of the classes.
     taken = raw.rates[0] if _truth(SPACE.conditions[raw.conditions[0]], inputs) else raw.rates[1]
     assert rate == max(sum((c * inputs[n] for n, c in SPACE.rates[taken]), start=Fraction(0)), 1)
-
-
-def test_every_raw_candidate_is_in_exactly_one_class() -> None:
-    found = [candidate for row in ROWS for candidate in members(SPACE, row)]
-    assert len(set(found)) == len(found) == 37_440
 
 
 def test_chain_rows_are_distinct_and_unfold_to_programs() -> None:
@@ -266,50 +244,35 @@ def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_simulator_agrees_with_the_exact_replayer(name: str) -> None:
-    query = _query(name)
-    goals = query.objectives
-    seen = dict.fromkeys((SURVIVES, MISSED, LARGE_LOSS, MISLED), 0)
+    query, seen = _query(name), dict.fromkeys((SURVIVES, MISSED, LARGE_LOSS, MISLED), 0)
     for _, _, _, said, view in _runs(query, 400, 5):
         seen[said] += 1
-        if view is None:
-            continue
-        assert bool(broken_parts(goals, view)) == (said != SURVIVES)
+        assert view is None or bool(broken_parts(query.objectives, view)) == (said != SURVIVES)
     assert seen[MISSED] > 3
 
 
 def _satisfiable(query: Query, program, view) -> str:  # type: ignore[no-untyped-def]
     """Ask the solver whether the encoding has this very trace as a violation."""
-    setting, goals = query.setting(), query.objectives
-    sender = ProgramSmtSender(program)
-    encoding = encode(setting, sender, Needs(BOUNDS))
-    v = encoding.view
-    holds = all_of([goals.probing(v), goals.steady(v)])
-    values = collect_values(view)
-    fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values.items()
-             if name in encoding.variables.all and not (name.startswith("late_") and setting.delay_rule == "sound")]  # fmt: skip
     import z3
 
-    violated = (
-        z3.Not(holds)
-        if goals.transient == "none"
-        else z3.Not(z3.And(goals.probing(v), z3.Or(beliefs_shrink(v), goals.steady(v))))
-    )
-    return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
+    setting, goals = query.setting(), query.objectives
+    encoding = encode(setting, ProgramSmtSender(program), Needs(BOUNDS))
+    v = encoding.view
+    names = {name for name in encoding.variables.all if not (name.startswith("late_") and setting.delay_rule == "sound")}
+    known = {name: bool(x) if isinstance(x, bool) else str(x) for name, x in collect_values(view).items() if name in names}
+    fixed = [encoding.variables.all[name] == value for name, value in known.items()]
+    steady = goals.steady(v) if goals.transient == "none" else z3.Or(beliefs_shrink(v), goals.steady(v))
+    return solve(to_smtlib([*encoding.formulas(), *fixed, z3.Not(z3.And(goals.probing(v), steady))]), "z3", 60).status
 
 
 def _violations(name: str, wanted: int) -> int:
     query = _query(name)
-    done = 0
-    for seed in range(50):
-        for simulator, _, number, said, view in _runs(query, 300, 100 + seed):
-            if said == SURVIVES:
-                continue
-            program = simulator.space.program(make_candidate(simulator.rows[number], query.template.rates), "p")
-            assert _satisfiable(query, program, view) == "sat"
-            done += 1
-            if done == wanted:
-                return done
-    return done
+    runs = (run for seed in range(50) for run in _runs(query, 300, 100 + seed))
+    found = list(itertools.islice((run for run in runs if run[3] != SURVIVES), wanted))
+    for simulator, _, number, _, view in found:
+        program = simulator.space.program(make_candidate(simulator.rows[number], query.template.rates), "p")
+        assert _satisfiable(query, program, view) == "sat"
+    return len(found)
 
 
 @pytest.mark.parametrize("name", ["g1_t5", "g5_small", "g6", "g5_arbitrary tighter", "g7_large_sound tighter"])
@@ -330,7 +293,6 @@ def test_a_counterexample_survives_the_exchange() -> None:
         if said != MISSED:
             continue
         again = trace_of_view(view)
-        assert again is not None
         simulator.alive = np.array([number])
         assert list(simulator.apply(again)) == [number]
         done += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccenv.agents.programs import load_program, parse_program
@@ -67,12 +67,10 @@ def test_key_counts(name: str, keys: int, candidates: int, whole: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
-     ("g7_large_no_loss", 4),
-     ("g6", 20), ("g6_kept", 16), ("g4_arbitrary", 0), ("g4_small", 0)],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "keys"), [
+    ("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
+    ("g7_large_no_loss", 4), ("g6", 20), ("g6_kept", 16), ("g4_arbitrary", 0), ("g4_small", 0),
+])  # fmt: skip
 def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_path: Path) -> None:
     answer = _answer(name, tmp_path)
     assert answer["complete"] and answer["keys"] == keys
@@ -81,17 +79,15 @@ def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_
 def _one_by_one(name: str) -> set[tuple[Candidate, ...]]:
     """Decide every raw candidate with moving beliefs, nothing simulated, nothing grouped."""
     query = load_query(name)
-    space = query.space()
+    space, rates = query.space(), range(len(query.space().rates))
     solutions, known = set(), {}
-    for c in range(len(space.conditions)):
-        for a in range(len(space.rates)):
-            for b in range(len(space.rates)):
-                candidate = Candidate((c,), (a, b))
-                program = space.program(candidate, "p")
-                if program.rule not in known:
-                    known[program.rule] = decide(Task(query.setting(), query.objectives, program, 60, full=True)).status
-                if known[program.rule] == "proved":
-                    solutions.add(candidate)
+    for c, a, b in product(range(len(space.conditions)), rates, rates):
+        candidate = Candidate((c,), (a, b))
+        program = space.program(candidate, "p")
+        if program.rule not in known:
+            known[program.rule] = decide(Task(query.setting(), query.objectives, program, 60, full=True)).status
+        if known[program.rule] == "proved":
+            solutions.add(candidate)
     return solutions
 
 
@@ -126,9 +122,9 @@ def test_a_killed_run_goes_on_to_the_same_answer(name, owner, where, after, whol
         with (tmp_path / "journal.jsonl").open("ab") as journal:
             journal.write(b'{"kind": "verdict", "cla')  # a line that the kill cut short
         monkeypatch.setattr(Cover, "attack", None)  # needed for boxes only
+    keys = ("keys", "raw", "canonical", "counterexamples", "z3_calls", "funnel", "complete")
     again, first = _answer(name, tmp_path), whole(name)
-    for key in ("keys", "raw", "canonical", "counterexamples", "z3_calls", "funnel", "complete"):
-        assert again[key] == first[key]
+    assert [again[key] for key in keys] == [first[key] for key in keys]
     assert [s["program"] for s in again["solutions"]] == [s["program"] for s in first["solutions"]]
 
 
@@ -166,11 +162,10 @@ def test_a_planted_unsound_pruning_is_caught(name: str, tmp_path: Path, monkeypa
         _answer(name, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "limits", "unknown"),
-    [("g1_t5", {"budget_s": 1e-6}, range(4, 5)), ("quick_four", {"budget_s": 1e-6}, range(1, 433)),
-     ("quick_four", {"classes": 3}, range(1, 433))],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "limits", "unknown"), [
+    ("g1_t5", {"budget_s": 1e-6}, range(4, 5)), ("quick_four", {"budget_s": 1e-6}, range(1, 433)),
+    ("quick_four", {"classes": 3}, range(1, 433)),
+])  # fmt: skip
 def test_what_is_not_searched_is_unknown_and_never_a_yes(name: str, limits: dict, unknown: range, tmp_path: Path) -> None:
     query = load_query(name)
     run = start(query.model_copy(update={"limits": query.limits.model_copy(update=limits)}), tmp_path)
@@ -195,8 +190,7 @@ def test_why_takes_time_outs_and_wrong_beliefs_into_account(query: str, status: 
     """Right beliefs make cc_qdel's form a solution; wrong ones do not become right within 7 samples."""
     told = why(load_query(query), load_program(SHIPPED / "cc_qdel.json"), tmp_path)
     assert told["status"] == status and (told["trace"] is None) == (status == "proved")
-    if status == "refuted":
-        assert told["missed"]
+    assert status == "proved" or told["missed"]
 
 
 def test_constant_beliefs_are_refused_with_time_outs() -> None:
@@ -220,52 +214,41 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
         assert not Journal(tmp_path, "query", reuse=True, code="code").lines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
-        (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
-        (["quick", "-s", "report=page.txt"], "ends in '.html'"),
-        (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
-        (["quick", "--jobs", "0"], "1 to 256"),
-        (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
-        (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
-        (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"),
-        (["quick_two_flows", "-s", "plain=true"], "takes one flow"),
-        (["g1_t55"], "g1_t5"),
-        (["g1_t5", "--lemmas", "5"], "--bounds N"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
+    (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
+    (["quick", "-s", "report=page.txt"], "ends in '.html'"), (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
+    (["quick", "--jobs", "0"], "1 to 256"), (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
+    (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
+    (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"), (["quick_two_flows", "-s", "plain=true"], "takes one flow"),
+    (["g1_t55"], "g1_t5"), (["g1_t5", "--lemmas", "5"], "--bounds N"),
+])  # fmt: skip
 def test_bad_arguments_end_with_one_line(arguments, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(["synth", *arguments], said)
 
 
-@pytest.mark.parametrize(
-    ("shipped", "old", "new", "said"),
-    [
-        ("g2", "inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
-        ("g2", "large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),
-        ("g2", "      MSS/Rm: [-2, -1, 0, 1, 2]", "      qdel_L: [1]", "mixed units"),
-        ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: []", "no candidates"),
-        ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: [1/3]", "multiples of 1/2"),
-        ("g2", "buffer: small", "buffer: infinite", "need a finite buffer"),
-        ("g2", "delay_rule: artefact", "delay_rul: artefact", "Did you mean 'delay_rule'"),
-        ("g2", "T: 11", "T: 99", "less than or equal to 16"),
-        ("g2", "T: 11", "T: 11\nlimits: {classes: 100}", "limits.classes is 100"),
-        ("g6", "beliefs:\n", "beliefs:\n  timeouts: artefact\n", "C_L_lambda or q_U have none"),
-        ("g6", "lambda_delay: seen", "lambda_delay: guessed", "beliefs.lambda_delay"),
-        ("g7_arbitrary", "C_U: [-2, -3/2, -1, 0, 1, 3/2, 2]", "C_U: [-3, -2, -3/2, -1, 0, 1, 3/2, 2, 3]", "at most 64"),
-        ("g7_arbitrary", "MSS/Rm: [-1, 0, 1]", "q_U/Rm: [0, 1]", "also reads q_U/Rm"),
-        ("g7_arbitrary", "transient: falls", "transient: none", "needs objectives.transient"),
-        ("quick_two_flows", "  fairness: 2\n", "", "two flows need objectives.fairness"),
-        ("quick_two_flows", "  fairness: 2\n", "  fairness: 1/2\n", "greater than or equal to 1"),
-        ("quick_two_flows", "flows: 2\n", "", "one flow has none"),
-        ("quick_two_flows", "flows: 2\n", "flows: 3\n", "less than or equal to 2"),
-        ("quick_two_flows", "buffer: infinite", "buffer: small", "two flows need network"),
-        ("quick_two_flows", "C_L: [0, 2]", "C_L_lambda: [0, 2]", "C_L_lambda has no meaning"),
-    ],
-)
+@pytest.mark.parametrize(("shipped", "old", "new", "said"), [
+    ("g2", "inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
+    ("g2", "large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),
+    ("g2", "      MSS/Rm: [-2, -1, 0, 1, 2]", "      qdel_L: [1]", "mixed units"),
+    ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: []", "no candidates"), ("g2", "C_L: [0, 1/2, 1, 2]", "C_L: [1/3]", "multiples of 1/2"),
+    ("g2", "buffer: small", "buffer: infinite", "need a finite buffer"),
+    ("g2", "delay_rule: artefact", "delay_rul: artefact", "Did you mean 'delay_rule'"),
+    ("g2", "T: 11", "T: 99", "less than or equal to 16"),
+    ("g2", "T: 11", "T: 11\nlimits: {classes: 100}", "limits.classes is 100"),
+    ("g6", "beliefs:\n", "beliefs:\n  timeouts: artefact\n", "C_L_lambda or q_U have none"),
+    ("g6", "lambda_delay: seen", "lambda_delay: guessed", "beliefs.lambda_delay"),
+    ("g7_arbitrary", "C_U: [-2, -3/2, -1, 0, 1, 3/2, 2]", "C_U: [-3, -2, -3/2, -1, 0, 1, 3/2, 2, 3]", "at most 64"),
+    ("g7_arbitrary", "MSS/Rm: [-1, 0, 1]", "q_U/Rm: [0, 1]", "also reads q_U/Rm"),
+    ("g7_arbitrary", "transient: falls", "transient: none", "needs objectives.transient"),
+    ("quick_two_flows", "  fairness: 2\n", "", "two flows need objectives.fairness"),
+    ("quick_two_flows", "  fairness: 2\n", "  fairness: 1/2\n", "greater than or equal to 1"),
+    ("quick_two_flows", "flows: 2\n", "", "one flow has none"),
+    ("quick_two_flows", "flows: 2\n", "flows: 3\n", "less than or equal to 2"),
+    ("quick_two_flows", "buffer: infinite", "buffer: small", "two flows need network"),
+    ("quick_two_flows", "C_L: [0, 2]", "C_L_lambda: [0, 2]", "C_L_lambda has no meaning"),
+])  # fmt: skip
 def test_bad_queries_end_with_one_line(shipped, old, new, said, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     text = (Path(run_module.__file__).parents[2] / "configs" / "synth" / f"{shipped}.yaml").read_text()
@@ -285,13 +268,11 @@ def test_bounds_report_and_second_solver(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     data = answer(["synth", "quick", "--bounds", "1", "-s", "report=page.html", "-s", "recheck=yices", "--json"])
     (row,) = data["ranking"]
-    assert 0.5 <= row["utilisation"]["proved"] < 1
-    assert row["utilisation"]["refuted"] > row["utilisation"]["proved"]
+    assert 0.5 <= row["utilisation"]["proved"] < min(1, row["utilisation"]["refuted"])
     assert row["inflight"]["refuted"] < row["inflight"]["proved"] <= 5
     assert data["recheck"]["confirmed"] == data["canonical"] == 1
     page = (tmp_path / "page.html").read_text()
-    assert row["summary"].split(",")[0] in page
-    assert "rate = 2 C_L" in page
+    assert row["summary"].split(",")[0] in page and "rate = 2 C_L" in page
     assert len(load_program(data["files"][0]).inputs()) > 1
 
 
@@ -301,11 +282,8 @@ def test_the_choice_of_a_model_is_read_back() -> None:
     for count in (1, 2, 3, 5, 8, 13):
         choice = Choice((program,) * count)
         choice.bits = list(range((count - 1).bit_length()))
-        picked = {
-            choice.find_picked({f"bit_{k}": bool(value >> k & 1) for k in range(len(choice.bits))})
-            for value in range(1 << len(choice.bits))
-        }
-        assert picked == set(range(count))
+        values = [{f"bit_{k}": bool(value >> k & 1) for k in choice.bits} for value in range(1 << len(choice.bits))]
+        assert set(map(choice.find_picked, values)) == set(range(count))
 
 
 def test_speed_is_that_of_answered_queries() -> None:
@@ -314,10 +292,8 @@ def test_speed_is_that_of_answered_queries() -> None:
     assert told["synth_plain_quick_iterations"] > 1
 
 
-PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20)
-
-
-@given(PAIRS)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20))
+@example([(0, 0), (0, 1), (1, 0)])
 def test_boxes_are_full_rectangles_that_cover_each_candidate_once(pairs: list[tuple[int, int]]) -> None:
     rates = dict(enumerate(pairs))
     parts = boxes(rates)
@@ -326,10 +302,7 @@ def test_boxes_are_full_rectangles_that_cover_each_candidate_once(pairs: list[tu
         inside = [rates[number] for number in part]
         assert sorted(inside) == sorted(product({a for a, _ in inside}, {b for _, b in inside}))
 
-
-def test_a_rectangle_with_a_corner_missing_is_two() -> None:
-    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0)}) == [[1, 2], [3]]
-    assert boxes({1: (0, 0), 2: (0, 1), 3: (1, 0), 4: (1, 1)}) == [[1, 2, 3, 4]]
+    assert boxes(dict(enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]))) == [[0, 1, 2, 3]]  # not one by one
 
 
 @pytest.mark.parametrize("bounds", ["full", "constant"])
@@ -372,10 +345,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 HOSTILE = {
-    "a_list": [],
-    "no_kind": {},
-    "kind_of_a_list": {"kind": []},
-    "unknown_kind": {"kind": "verdict"},
+    "a_list": [], "no_kind": {}, "kind_of_a_list": {"kind": []}, "unknown_kind": {"kind": "verdict"},
     "calls_below_0": {"kind": "foundation", "calls": -1, "seconds": 0.1},
     "calls_true": {"kind": "foundation", "calls": True, "seconds": 0.1},
     "seconds_as_text": {"kind": "foundation", "calls": 1, "seconds": "0.1"},
@@ -390,7 +360,7 @@ HOSTILE = {
     "unknown_status": GROUP | {"decisions": [DECISION | {"status": "verified"}]},
     "decision_of_no_class": GROUP | {"decisions": [{"status": "proved"}]},
     "dropped_is_no_list": {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": 4}]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
@@ -430,8 +400,7 @@ def test_constants_are_handed_on_and_answers_kept(tmp_path: Path, monkeypatch: p
     told = suites.lemma_suites(query, [QDEL], 1, 300.0)
     rows = {row["name"]: row for row in told["solutions"]["drains"]["lemmas"]}
     assert [rows[name]["verdict"] for name in rows] == ["verified"] * 3
-    assert 0.05 <= rows["F.3"]["proved"] < rows["F.3"]["refuted"]
-    assert rows["F.5"]["refuted"] < rows["F.5"]["proved"]
+    assert 0.05 <= rows["F.3"]["proved"] < rows["F.3"]["refuted"] and rows["F.5"]["refuted"] < rows["F.5"]["proved"]
     assert f"C_L stays at or above {rows['F.3']['proved']:.2f} C" in told["solutions"]["drains"]["summary"]
 
     def no_solver(*_: object) -> solvers.Answer:

@@ -65,11 +65,10 @@ def _runs(query: Query, count: int, seed: int) -> Iterator[tuple[Simulator, int,
             yield simulator, number, program, said, view_of_trace(trace, simulator.setting, program, curves)
 
 
-@pytest.mark.parametrize(
-    ("name", "preset", "begin"),
-    [("g1_t5", "artefact", "any"), ("g1_t11", "paper", "any"), ("g7_large_no_loss", "artefact", "any"),
-     ("g2", "artefact", "consistent")],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "preset", "begin"), [
+    ("g1_t5", "artefact", "any"), ("g1_t11", "paper", "any"), ("g7_large_no_loss", "artefact", "any"),
+    ("g2", "artefact", "consistent"),
+])  # fmt: skip
 def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, begin: str) -> None:
     query = _timed(name, preset, begin)
     seen: Counter[str] = Counter()

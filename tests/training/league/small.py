@@ -6,11 +6,8 @@ from ccenv.base.config import validate
 from ccenv.training.league.config import LeagueConfig
 
 TRAINING: dict[str, Any] = {
-    "name": "small",
-    "total_steps": 64,
-    "num_envs": 8,
-    "ppo": {"n_steps": 8, "batch_size": 64, "hidden": [8], "n_epochs": 1},
-}
+    "name": "small", "total_steps": 64, "num_envs": 8, "ppo": {"n_steps": 8, "batch_size": 64, "hidden": [8], "n_epochs": 1},
+}  # fmt: skip
 SMALL: dict[str, Any] = {
     "name": "small",
     "rounds": 2,

@@ -26,8 +26,7 @@ def test_a_payoff_is_what_the_trace_says() -> None:
     first = CONFIG.warmup_rtts * CONFIG.steps_per_rtt
     capacity = trace.link_rate_Bps[first + 1 :].sum() * trace.header.dt_s
     measured = float((trace.S[-1] - trace.S[first]).sum() - (trace.L[-1] - trace.L[first]).sum()) / capacity
-    assert value == pytest.approx(measured, rel=1e-9)
-    assert 0 < value < 1
+    assert value == pytest.approx(measured, rel=1e-9) and 0 < value < 1
 
 
 def test_a_mixture_gets_the_mean_and_the_worst_is_kept() -> None:
@@ -52,8 +51,7 @@ def test_nominal_scores_are_those_of_the_evaluation() -> None:
 
 def test_scenes_are_drawn_apart_and_always_the_same() -> None:
     again = draw_scenes(CONFIG)
-    assert again == (PATHS, HOLD_OUTS)
-    assert not set(map(repr, PATHS)) & set(map(repr, HOLD_OUTS))
+    assert again == (PATHS, HOLD_OUTS) and not set(map(repr, PATHS)) & set(map(repr, HOLD_OUTS))
     assert draw_scenes(small(seed=1))[0] != PATHS
 
 
@@ -75,5 +73,4 @@ def test_attacked_lanes_play_the_scenes_and_others_what_they_would_without() -> 
 
 def test_environments_are_divided_by_the_mixture() -> None:
     scene, network = assign_environments(CONFIG, np.array([[0.5, 0.0], [0.5, 1.0]]))
-    assert scene.tolist() == [DRAWN] * 4 + [0, 0, 1, 1]
-    assert network.tolist()[4:] == [0, 1, 1, 1]
+    assert scene.tolist() == [DRAWN] * 4 + [0, 0, 1, 1] and network.tolist()[4:] == [0, 1, 1, 1]

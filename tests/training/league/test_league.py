@@ -58,8 +58,7 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
 
 def test_a_killed_league_ends_the_same(played: Path, tmp_path: Path) -> None:
     """What a kill leaves: finished parts, a player without its part, and the record of an earlier round."""
-    folder = tmp_path / "killed"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "killed")
     for part in ("networks/round-00-scene-01", "senders/round-01", "networks/round-01-scene-00", "networks/round-01-hold-out-00"):
         (folder / f"{part}.part.json").unlink()
     shutil.rmtree(folder / "senders" / "round-01")
@@ -73,8 +72,7 @@ def test_a_killed_league_ends_the_same(played: Path, tmp_path: Path) -> None:
 
 
 def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "longer"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "longer")
     data = league(small(rounds=3), folder)
     assert data["rounds"][:2] == record(played)["rounds"] and len(data["rounds"]) == 3
 
@@ -151,8 +149,7 @@ def test_a_round_of_older_code_without_all_its_parts_is_decided_anew(played: Pat
 def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
     with pytest.raises(InputError) as refused:
         small(**changes)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def forge(file: Path, **changes: object) -> None:
@@ -185,19 +182,16 @@ def set_payoff(file: Path) -> None:
     ],
 )
 def test_damaged_parts_are_refused(damage: Callable, name: str, message: str, played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "damaged"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "damaged")
     damage(folder / name)
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message) as refused:
         league(small(rounds=3), folder)
-    assert "\n" not in str(refused.value)
-    assert (folder / "league.json").read_bytes() == before
+    assert "\n" not in str(refused.value) and (folder / "league.json").read_bytes() == before
 
 
 def test_moves_of_another_part_are_refused(played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "swapped"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "swapped")
     one, *others = sorted((folder / "networks").glob("round-00-scene-*"))
     one, *others = [file for file in (one, *others) if not file.name.endswith(".part.json")]
     shutil.copy(next(file for file in others if file.suffix == one.suffix), one)
@@ -234,21 +228,17 @@ def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:
 
 @pytest.mark.parametrize(
     ("part", "changes", "message"),
-    [
-        ("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
-        ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
-        ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
-        ("networks/round-01-scene-01", {"seal": {"files": {}}}, "sha256"),
-        ("networks/round-01-scene-01", {"seal": None}, "seal"),
-        ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
-        ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
-        ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
-        ("senders/round-00", {"more": 1}, "more"),
-    ],
-)
+    [("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
+     ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
+     ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
+     ("networks/round-01-scene-01", {"seal": {"files": {}}}, "sha256"), ("networks/round-01-scene-01", {"seal": None}, "seal"),
+     ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
+     ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
+     ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
+     ("senders/round-00", {"more": 1}, "more")],
+)  # fmt: skip
 def test_forged_parts_are_one_line(part: str, changes: dict, message: str, played: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "forged"
-    shutil.copytree(played, folder)
+    folder = shutil.copytree(played, tmp_path / "forged")
     forge(folder / f"{part}.part.json", **changes)
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message):
@@ -271,8 +261,7 @@ def test_exploitability_is_what_both_sides_gain() -> None:
     assert found["network_gain"] == pytest.approx(0.7 - (0.5 * 0.9 + 0.5 * 0.2))
     # In both scenes the sender's answer gets .5 more than the network's answer leaves; on nominal paths .1 more, or .1 less.
     low, high = found["interval"]
-    assert low == pytest.approx(0.5 * 0.5 - 0.5 * 0.1)
-    assert high == pytest.approx(0.5 * 0.5 + 0.5 * 0.1)
+    assert low == pytest.approx(0.5 * 0.5 - 0.5 * 0.1) and high == pytest.approx(0.5 * 0.5 + 0.5 * 0.1)
     worse = Payoffs(after.nominal * 0, after.attacked * 0, 0.5)
     useless = _exploitability(small(), mixed, before, worse, np.array([0.6, 0.4]), 0)
     assert useless["exploitability"] == pytest.approx(0.0)
@@ -303,10 +292,7 @@ def test_a_dead_worker_loses_nothing(played: Path, tmp_path: Path) -> None:
     workers = [worker for server in children(run.pid) for worker in children(server)]
     os.kill(workers[0], signal.SIGKILL)
     _, told = run.communicate(timeout=120)
-    assert run.returncode == 2
-    assert told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")
+    assert run.returncode == 2 and told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")
     run = start()
     out, _ = run.communicate(timeout=240)
-    assert run.returncode == 0
-    assert json.loads(out)["status"] == "finished"
-    assert record(folder) == record(played)
+    assert run.returncode == 0 and json.loads(out)["status"] == "finished" and record(folder) == record(played)

@@ -88,19 +88,12 @@ GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "se
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ({"levels": [0]}, "not an answer"),
-        ({"levels": [7] * N}, "not an answer"),
-        ({"levels": "x"}, "not an answer"),
-        ({"answer": "yes"}, "not an answer"),
-        ({"limit_s": "long"}, "not an answer"),
-        ({"seconds": -1}, "not an answer"),
-        ({"query": "F.9"}, "'F.9' is none of the queries"),
-        ({"answer": "refuted"}, "does not replay"),
-        ({"answer": "refuted", "values": {"E_0": "1e99"}}, "does not replay"),
-        ({"answer": "refuted", "values": 7}, "does not replay"),
-    ],
-)
+    [({"levels": [0]}, "not an answer"), ({"levels": [7] * N}, "not an answer"), ({"levels": "x"}, "not an answer"),
+     ({"answer": "yes"}, "not an answer"), ({"limit_s": "long"}, "not an answer"), ({"seconds": -1}, "not an answer"),
+     ({"query": "F.9"}, "'F.9' is none of the queries"), ({"answer": "refuted"}, "does not replay"),
+     ({"answer": "refuted", "values": {"E_0": "1e99"}}, "does not replay"),
+     ({"answer": "refuted", "values": 7}, "does not replay")],
+)  # fmt: skip
 def test_damaged_answers_are_refused(tmp_path, change, said):
     file = tmp_path / "answers.jsonl"
     opened(file)

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shields_data import shield
+from test_shield_answers import belief
 
 from ccenv.agents import make_sender
-from ccenv.agents.programs import BOOLEANS, INPUTS, interval, load_program, parse_program, to_json
+from ccenv.agents.programs import interval, load_program, parse_program, to_json
 from ccenv.base.errors import InputError
 from ccenv.cli.main import main
 from ccenv.proofs.claims.lemmas import load_suite
@@ -18,12 +19,6 @@ from ccenv.training.shields.report import frontier_picture, read_data, write_rep
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
 N = len(directions(QDEL))
-
-
-def belief(rng):
-    C_L = 10 ** rng.uniform(3, 9)
-    values = {name: C_L * 10 ** rng.uniform(-2, 2) for name in INPUTS}
-    return values | {"C_L": C_L, "qdel_L": float(rng.choice([0.0, 1.0]))} | {name: bool(rng.random() < 0.5) for name in BOOLEANS}
 
 
 def test_a_hull_allows_what_each_program_sends():

@@ -142,8 +142,7 @@ def test_what_the_solver_gives_up_on_is_not_asked_again(tmp_path, fake, monkeypa
 def test_a_suite_of_ones_own_is_kept_but_for_its_utilisation(tmp_path, fake, capsys, refused):
     args = ["shield", "widen", "cc_qdel", "--utilisation", "0.7", "-s", "lemmas=learned_shield_u80", "--json"]
     assert main([*args, "--out", str(tmp_path / "o")]) == 0
-    assert json.loads(capsys.readouterr().out)["verified"] is True
-    assert "F.4 C_L" in fake.asked
+    assert json.loads(capsys.readouterr().out)["verified"] is True and "F.4 C_L" in fake.asked
     told = json.loads((tmp_path / "o" / "result.json").read_text())
     assert told["settle"] == 2
     loaded = load_suite(str(tmp_path / "o" / "lemmas.yaml"))
@@ -165,8 +164,7 @@ def test_time_outs_are_part_of_what_a_widening_keeps(tmp_path, fake, capsys, ref
     """The lemmas are those of a suite with time-outs, gamma_L is what a time-out leaves, and answers are kept apart."""
     args = ["shield", "widen", "learned_nominal_u78", "--utilisation", "0.77", "--out", str(tmp_path / "o"), "--json"]
     fake.limits["F.3 C_L"] = (Fraction(3, 5), Fraction(9))
-    assert main([*args, "-s", "timeouts=artefact"]) == 0
-    assert json.loads(capsys.readouterr().out)["finished"] is True
+    assert main([*args, "-s", "timeouts=artefact"]) == 0 and json.loads(capsys.readouterr().out)["finished"] is True
     assert {"F.1 C_L at a time-out", "F.2 C_U", "F.3 C_L", "F.4 C_U"} <= set(fake.asked)
     assert ends_of(parse_program(json.loads((tmp_path / "o" / "result.json").read_text())["shield"], "here"))[0] >= Fraction(3, 5)
     kept, shipped = (load_suite(name).suite for name in (str(tmp_path / "o" / "lemmas.yaml"), "learned_nominal_u78_timeouts"))
@@ -198,17 +196,13 @@ def test_a_program_that_is_not_proved_is_no_base(tmp_path, fake, capsys):
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        (["--utilisation", "1.2"], "between 0 and 1"),
-        (["--utilisation", "0.7", "--budget", "0"], "budget is 0"),
-        (["--utilisation", "0.7", "--jobs", "0"], "jobs"),
-        (["--utilisation", "nan"], "between 0 and 1"),
-        (["--utilisation", "0.7", "--budget", "nan"], "budget"),
-        (["--utilisation", "0.7", "-s", "lemmas=cc_qdle"], "Did you mean 'cc_qdel'"),
-        (["--utilisation", "0.7", "-s", "timeouts=artefacts"], "Did you mean 'artefact'"),
-        (["--utilisation", "0.7", "-s", "timeouts=paper", "-s", "lemmas=cc_qdel"], "says itself whether beliefs time out"),
-    ],
-)
+    [(["--utilisation", "1.2"], "between 0 and 1"), (["--utilisation", "0.7", "--budget", "0"], "budget is 0"),
+     (["--utilisation", "0.7", "--jobs", "0"], "jobs"), (["--utilisation", "nan"], "between 0 and 1"),
+     (["--utilisation", "0.7", "--budget", "nan"], "budget"),
+     (["--utilisation", "0.7", "-s", "lemmas=cc_qdle"], "Did you mean 'cc_qdel'"),
+     (["--utilisation", "0.7", "-s", "timeouts=artefacts"], "Did you mean 'artefact'"),
+     (["--utilisation", "0.7", "-s", "timeouts=paper", "-s", "lemmas=cc_qdel"], "says itself whether beliefs time out")],
+)  # fmt: skip
 def test_bad_numbers_are_refused_in_one_line(tmp_path, refused, more, said):
     refused(["shield", "widen", "cc_qdel", "--out", str(tmp_path / "o"), *more], said)
 

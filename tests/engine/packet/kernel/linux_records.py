@@ -40,14 +40,10 @@ def scenario(record: dict[str, Any], seed: int, profile: str = "linux", **of_bbr
     for index, packets in thinned.items():
         flows[index]["receiver"] = {"ack_every": packets}
     return {
-        "name": record["name"],
-        "profile": profile,
-        "seed": seed,
-        "duration_s": record["duration_s"],
+        "name": record["name"], "profile": profile, "seed": seed, "duration_s": record["duration_s"],
         "warmup_s": float(record["measured_s"].split(":")[0]),
-        "links": [{"rate_mbps": record["rate_mbps"], "buffer_bytes": record["buffer_bytes"]}],
-        "flows": flows,
-    }
+        "links": [{"rate_mbps": record["rate_mbps"], "buffer_bytes": record["buffer_bytes"]}], "flows": flows,
+    }  # fmt: skip
 
 
 def of_record(record: dict[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,7 @@ def test_the_pages_tell_the_counts_of_the_record() -> None:
     (text,) = [" ".join(page.split()) for page in map(Path.read_text, docs.glob("*.md")) if "{table} kernel\n" in page]
     within, plain, single, host = (linux_records.within(RECORD, f"{name}beyond") for name in ("", "plain_", "single_", "host_"))
     assert f"{within} of {len(RECORD)} cases are within (plain: {plain})" in text
-    assert f"with `burst_s: 0` of bbr1 {single} are" in text
-    assert f"Of the host's records {host} are within" in text
+    assert f"with `burst_s: 0` of bbr1 {single} are" in text and f"Of the host's records {host} are within" in text
     limits = (docs / "limits.md").read_text(encoding="utf-8")
     assert f"{len(RECORD)} cases, profile `linux` | {within} within the bands" in limits
     assert f"eight seeds; {plain} without the profile" in limits
@@ -37,8 +36,7 @@ def test_the_pages_tell_the_counts_of_the_record() -> None:
 def test_four_cases_of_five_are_within_the_bands() -> None:
     """Without a constant fitted to a host; what is beyond is one quantity of one sender, which a switch moves inside."""
     assert {case: row["beyond"] for case, row in RECORD.items() if row["beyond"]} == BEYOND
-    assert len(BEYOND) <= 0.2 * len(CASES)
-    assert not any(RECORD[case]["single_beyond"] for case in BEYOND)
+    assert len(BEYOND) <= 0.2 * len(CASES) and not any(RECORD[case]["single_beyond"] for case in BEYOND)
 
 
 def test_records_are_of_every_case_and_seed_and_valid() -> None:
@@ -57,8 +55,7 @@ def test_bands_tell_engines_apart() -> None:
             theirs, [{**one, **{key: change(one[key]) for key, change in factors.items()}} for one in theirs]
         )
 
-    assert beyond() == []
-    assert beyond(queue=lambda value: 1.5 * value) == ["queue"]
+    assert beyond() == [] and beyond(queue=lambda value: 1.5 * value) == ["queue"]
     assert beyond(loss=lambda value: 3 * value) == ["loss"]
     assert beyond(shares=lambda value: [value[0] + 0.1, value[1] - 0.1]) == ["shares"]
     assert beyond(utilisation=lambda value: value - 0.04) == ["utilisation"]
