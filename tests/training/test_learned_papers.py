@@ -71,11 +71,11 @@ def test_each_seed_of_learned_everywhere_is_what_the_record_says(seed: int) -> N
 
 
 def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
-    """Room for one or two packets of each: without the halving the link lost more than half of them, for ever."""
+    """Room for one or two packets of each: without the halving the link loses a third of them, for ever."""
     flow = {"sender": "learned_everywhere", "rtt_ms": 5.5}
-    scenario = {"links": [{"rate_mbps": 11, "buffer_bdp": 2.3}], "flows": [{**flow, "start_s": 0.7 * i} for i in range(4)]}
-    flows = simulate({"name": "small", "duration_s": 16, "warmup_s": 8, **scenario}).summary()["flows"]
-    assert max(flow["loss"] for flow in flows) < 0.6 and sum(flow["throughput_mbps"] for flow in flows) > 10
+    scenario = {"links": [{"rate_mbps": 11, "buffer_bdp": 2.3}], "flows": [flow] * 8}
+    flows = simulate({"name": "small", "duration_s": 30, "warmup_s": 10, **scenario}).summary()["flows"]
+    assert sum(flow["loss"] for flow in flows) / 8 < 0.25 and sum(flow["throughput_mbps"] for flow in flows) > 10
 
 
 def test_they_are_told_nothing() -> None:
