@@ -31,7 +31,7 @@ def sets_window(sender: object) -> TypeGuard[PolicySender]:
     return isinstance(sender, PolicySender) and action(sender.interface.action).sets == "cwnd" and sender.inner is None
 
 
-class Arrays(NamedTuple):
+class MonitorArrays(NamedTuple):
     """What a monitor reads of a network: one row each, of a link that nobody knows."""
 
     flows: np.ndarray
@@ -64,7 +64,7 @@ class Decisions:
         monitors, measures = decider.monitor(0), np.zeros(1, MEASURES)
         monitors["policy_at"], monitors["shares_at"] = (array.ctypes.data for array in self.keep[1:])
         monitors["measures_at"] = measures.ctypes.data
-        self._arrays = Arrays(flow, link, np.zeros(1, BELIEFS_DTYPE), monitors, measures)
+        self._arrays = MonitorArrays(flow, link, np.zeros(1, BELIEFS_DTYPE), monitors, measures)
         run = np.zeros(1, RUN_DTYPE)
         run["n_flows"], run["n_monitors"], run["mss_bytes"], run["monitors_at"] = 1, 1, mss_bytes, monitors.ctypes.data
         self._run, self._state, self.next_s = run, np.zeros(1, STATE_DTYPE), -np.inf
