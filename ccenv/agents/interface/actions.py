@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two "
-        "segments at 1",
+        "interval was lost; first doubled per srtt until standing delay or loss rise, at most 4 times where nothing arrives; "
+        "paced at 2 windows per srtt, below two segments at 1",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -107,8 +107,10 @@ START_DOUBLES = (_CWND_EXP2_EVEN, _CWND_EXP2_PULL)
 """Actions that decide once per smoothed RTT while a flow starts."""
 RISEN_RTTS, LOST_SHARE = 0.25, 0.1
 """A start ends where the smallest RTT of an interval is this much above the smallest, in units of it, or so much is lost."""
-STEADY, STARTING, STARTED = 0.0, 1.0, 2.0
-"""A flow's start: over, under way, or at its last decision."""
+STEADY, STARTING, STARTED, UNHEARD = 0.0, 1.0, 2.0, 3.0
+"""A flow's start: over, under way, at its last decision, or waiting because nothing has arrived for long."""
+UNHEARD_DOUBLES = 4
+"""How often ``cwnd_exp2_even`` doubles in succession where nothing arrives: what is lost is known only after a time-out."""
 START_SEGMENTS = 10.0
 """Segments per known Rm, or in the window, before the first decision of a flow (RFC 6928 s.2)."""
 
@@ -157,7 +159,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:
             cwnd_bytes *= 2.0
-        else:
+        elif m.starting != UNHEARD:
             if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
                 cwnd_bytes *= 0.5
             cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change)
@@ -166,7 +168,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
     elif number == _CWND_EXP2_PULL:
         cwnd_bytes = m.cwnd_bytes
-        if m.starting == STARTING:
+        if m.starting in (STARTING, UNHEARD):
             cwnd_bytes *= 2.0 if m.acked_bytes > 0.0 else 1.0
         else:
             if m.starting == STARTED:
@@ -214,6 +216,7 @@ PROBE_FIELDS = tuple(
         "loss_smoothed",
         "heard",  # 1 after the first interval with an RTT
         "starting",  # of ``cwnd_exp2_even``
+        "unheard",  # decisions of the start in succession before which nothing arrived
     )
 )
 """Fields that an engine's monitor needs."""
@@ -243,7 +246,7 @@ def follow_probes(monitor, m):
     if monitor.decisions == 0:
         monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
         monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
-        monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
+        monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = monitor.unheard = 0.0
         monitor.starting = STARTING
     elif m.srtt_s > 0.0:
         if monitor.srtt_before_s > 0.0:
@@ -262,7 +265,9 @@ def follow_probes(monitor, m):
         late = m.rtt_samples > 0.0 and m.rtt_min_s > (1.0 + RISEN_RTTS) * m.min_rtt_s
         if late or m.lost_bytes > LOST_SHARE * (m.lost_bytes + m.acked_bytes):
             monitor.starting = STARTED
-    m.starting = monitor.starting
+        monitor.unheard = 0.0 if m.acked_bytes > 0.0 else monitor.unheard + 1.0
+    waits = monitor.starting == STARTING and monitor.unheard >= UNHEARD_DOUBLES
+    m.starting = UNHEARD if waits else monitor.starting
 
 
 @kernel(inline="always")
