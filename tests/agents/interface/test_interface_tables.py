@@ -96,7 +96,14 @@ PULL = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_ex
 AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
 
 
-@given(st.floats(-1, 1), st.sampled_from((0.0, 1.0, 2.0)), st.floats(1, 1e6), st.sampled_from((0.0, 0.01, 0.3)), AMOUNTS, AMOUNTS)
+@given(
+    st.floats(-1, 1),
+    st.sampled_from((0.0, 1.0, 2.0, 3.0)),
+    st.floats(1, 1e6),
+    st.sampled_from((0.0, 0.01, 0.3)),
+    AMOUNTS,
+    AMOUNTS,
+)
 def test_a_pulled_window_is_that_of_the_page(a, starting, segments, srtt_s, acked, lost):
     told = {"cwnd_bytes": 1500 * segments, "srtt_s": srtt_s, "acked_bytes": acked, "lost_bytes": lost, "starting": starting}
     rate_Bps, cwnd_bytes = set_by_action(PULL, 35.0, 0.25, a, measured(**told, probe_change=-2.0))
@@ -191,6 +198,21 @@ def test_what_is_followed_equals_the_plain_reference(seed: int, missing: float) 
         own.decisions += 1
         wanted = plain.follow({name: float(m[name]) for name in MEASURES.names or ()})
         assert {name: float(m[name]) for name in FOLLOWED} == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+
+
+def test_a_start_doubles_four_times_where_nothing_arrives() -> None:
+    number = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_even")
+    own, plain, segments, found = monitor(), ReferenceProbes(), 10.0, []
+    for acked in (0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1):
+        m = measured_record(
+            now_s=0.3, srtt_s=0.04, min_rtt_s=0.04, cwnd_bytes=1500 * segments, mss_bytes=1500.0, acked_bytes=1500.0 * acked
+        )
+        follow_probes(own, m)
+        own.decisions += 1
+        assert m.starting == plain.follow({name: float(m[name]) for name in MEASURES.names or ()})["starting"]
+        before, segments = segments, set_by_action(number, 0.7, 1.0, -1.0, m)[1] / 1500
+        found.append(segments / before)
+    assert found == [2, 2, 2, 2, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
