@@ -107,6 +107,12 @@ def test_machine_code_is_found_again_until_its_source_changes(tmp_path: Path, mo
     assert misses(tmp_path / "copy", 40.0) == 1  # another module, which must not look for the first one
     file.write_text(USER.format(3), encoding="utf-8")
     assert misses(tmp_path, 60.0) == 1
+    for damaged in (b"", b"no machine code", b"cccenv.base.errors\nMoved\n."):  # the last: a class that is no longer there
+        kept = [path for path in (tmp_path / "kept").rglob("times-*") if path.suffix != ".lock"]
+        assert len(kept) == 3
+        for path in kept:
+            path.write_bytes(damaged)
+        assert [misses(tmp_path, 60.0), misses(tmp_path, 60.0)] == [1, 0]
 
 
 @kernel

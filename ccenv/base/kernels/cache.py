@@ -134,7 +134,7 @@ class Store:
         return Path(self.cache_path, f"{code.co_qualname.replace('<locals>.', '')}-{code.co_firstlineno}.{python}.{name}")
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the result for a signature, or None."""
+        """Return the result for a signature, or None where none is kept that can be read."""
         from numba.core.compiler import CompileResult
         from numba.core.serialize import loads
 
@@ -147,7 +147,12 @@ class Store:
         except OSError:
             return None
         _note_use(path.parent)
-        return CompileResult._rebuild(target_context, *loads(content))
+        try:
+            return CompileResult._rebuild(target_context, *loads(content))
+        except Exception:  # damaged, or it names a class that has moved since: compiled anew
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
         from numba.core.serialize import dumps
