@@ -135,6 +135,6 @@ class ReferenceMonitor:
         unit = {"rtt": flow.rtt, "srtt": flow.srtt or flow.rtt, "seconds": 1 / dt, "min_rtt": smallest}[clock.every]
         known = flow.min_rtt_steps if math.isfinite(flow.min_rtt_steps) else 0.0
         wait = max(clock.count * unit, clock.least_rtts * known)
-        if policy.interface.action in ("cwnd_exp2_even", "cwnd_exp2_pull") and m["starting"] in (1, 3):
+        if policy.interface.action in ("cwnd_exp2_even", "cwnd_exp2_pull") and m["starting"] == 1:
             wait = flow.srtt or flow.rtt
         return k + max(1, math.floor(wait + 0.5))

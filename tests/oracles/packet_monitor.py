@@ -176,7 +176,7 @@ class ReferencePacketMonitor:
             smallest = flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.1
             unit = {"rtt": self.told_s, "srtt": flow.srtt_s or self.told_s, "seconds": 1.0, "min_rtt": smallest}[clock.every]
             wait = max(clock.count * unit, clock.least_rtts * flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.0)
-            if interface is not None and interface.action in ("cwnd_exp2_even", "cwnd_exp2_pull") and m["starting"] in (1, 3):
+            if interface is not None and interface.action in ("cwnd_exp2_even", "cwnd_exp2_pull") and m["starting"] == 1:
                 wait = flow.srtt_s or self.told_s
             self.next_s = now_s + wait
 

@@ -26,14 +26,12 @@ class ReferenceProbes:
         self.losses: list[float] = []
         self.rests: list[float] = []  # of the RTT's changes, log2
         self.risen: list[bool] = []  # whether each interval shows what ends a start
-        self.arrived: list[bool] = []
 
     def follow(self, m: Mapping[str, float]) -> dict[str, float]:
         """Return the measures that follow from all decisions, the one with the measures ``m`` the newest."""
         first = not self.told
         risen = m["rtt_samples"] > 0 and m["rtt_min_s"] > 1.25 * m["min_rtt_s"]
         self.risen.append(not first and (risen or m["lost_bytes"] > 0.1 * (m["lost_bytes"] + m["acked_bytes"])))
-        self.arrived.append(not first and m["acked_bytes"] > 0)
         self.told.append((m["srtt_s"], m["cwnd_bytes"]))
         if not first and m["srtt_s"] > 0:
             least, mean = (m[name] / m["min_rtt_s"] if m["min_rtt_s"] > 0 else 0 for name in ("rtt_min_s", "rtt_mean_s"))
@@ -49,8 +47,6 @@ class ReferenceProbes:
         found = {"probe_change": float(self.levels[-1] - self.levels[-2]), "probe_response": response}
         found |= {"roughness": rough, "persistence": persistent}
         found["starting"] = 1.0 if True not in self.risen else 2.0 if True not in self.risen[:-1] else 0.0
-        if found["starting"] == 1 and len(self.arrived) > 4 and True not in self.arrived[-4:]:
-            found["starting"] = 3.0
         return found | {"floor_log2": self._floor(), "peak_log2": self._peak(), "loss_smoothed": self._loss()}
 
     def _response(self) -> float:
@@ -90,13 +86,13 @@ class ReferenceProbes:
 def pulled_window(
     a: float, starting: int, segments: float, srtt_s: float, acked: float, lost: float, pull: float, flooded: float, change: int
 ) -> float:
-    """Return the segments that ``cwnd_exp2_pull`` sets, by the rules of docs/interface.md one after the other."""
-    if starting in (1, 3):
-        return 2 * segments if acked > 0 else segments
+    """Return the segments that ``cwnd_exp2_pull`` sets without any throughput so far, by the rules of docs/interface.md."""
+    if starting == 1:
+        return min(2 * segments, max(segments, 160)) if acked > 0 else segments
     more = min(0.8, math.sqrt(pull / (segments / srtt_s))) if srtt_s > 0 else 0.0
     asked = (segments / 2 if starting == 2 else segments) * 2 ** (0.7 * a) * 2 ** (0.7 * more) * 2 ** (0.07 * change)
     if lost > 0 and (acked == 0 or lost / (lost + acked) > flooded):
         asked = min(asked, segments / 2)
     if acked == 0:
         asked = min(asked, segments)
-    return max(asked, 0.5)
+    return max(min(asked, max(segments, 160)), 0.5)

@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; first doubled per srtt until standing delay or loss rise, at most 4 times where nothing arrives; "
-        "paced at 2 windows per srtt, below two segments at 1",
+        "interval was lost; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two "
+        "segments at 1",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -107,12 +107,13 @@ START_DOUBLES = (_CWND_EXP2_EVEN, _CWND_EXP2_PULL)
 """Actions that decide once per smoothed RTT while a flow starts."""
 RISEN_RTTS, LOST_SHARE = 0.25, 0.1
 """A start ends where the smallest RTT of an interval is this much above the smallest, in units of it, or so much is lost."""
-STEADY, STARTING, STARTED, UNHEARD = 0.0, 1.0, 2.0, 3.0
-"""A flow's start: over, under way, at its last decision, or waiting because nothing has arrived for long."""
-UNHEARD_DOUBLES = 4
-"""How often ``cwnd_exp2_even`` doubles in succession where nothing arrives: what is lost is known only after a time-out."""
+STEADY, STARTING, STARTED = 0.0, 1.0, 2.0
+"""A flow's start: over, under way, or at its last decision."""
 START_SEGMENTS = 10.0
 """Segments per known Rm, or in the window, before the first decision of a flow (RFC 6928 s.2)."""
+MOST_WINDOWS = 16.0
+"""A window grows to so many times what arrived in a smoothed RTT at most so far, or so many first windows; a rate as far. A
+flow that begins on a full buffer hears of its losses only after a time-out, one with little to send never (RFC 7661)."""
 
 
 def action(name: str) -> Action:
@@ -142,10 +143,11 @@ def set_by_action(number, first, second, a, m):
     least_Bps = m.mss_bytes / m.srtt_s if m.srtt_s > 0.0 else 0.0
     if number == _RATE_LOG2:
         return max(m.C_L_Bps * 2.0 ** (first * a), m.mss_bytes / m.told_rtt_s), np.inf
-    if number == _RATE_DELTA:
-        return max(_scale(m.rate_Bps, first * second * a), least_Bps), np.inf
-    if number in (_RATE_EXP2, _RATE_EXP2_OVER):
-        return max(m.rate_Bps * 2.0 ** (first * a), least_Bps), np.inf
+    first_bytes = START_SEGMENTS * m.mss_bytes
+    if number in (_RATE_DELTA, _RATE_EXP2, _RATE_EXP2_OVER):
+        rate_Bps = _scale(m.rate_Bps, first * second * a) if number == _RATE_DELTA else m.rate_Bps * 2.0 ** (first * a)
+        most_Bps = MOST_WINDOWS * max(first_bytes / m.srtt_s, m.throughput_most_Bps) if m.srtt_s > 0.0 else np.inf
+        return max(min(rate_Bps, max(m.rate_Bps, most_Bps)), least_Bps), np.inf
     if number == _RATE_BETWEEN:
         rate_Bps = m.shield_low_Bps + 0.5 * (a + 1.0) * (m.shield_high_Bps - m.shield_low_Bps)
         return min(m.shield_high_Bps, max(m.shield_low_Bps, rate_Bps)), np.inf
@@ -159,7 +161,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:
             cwnd_bytes *= 2.0
-        elif m.starting != UNHEARD:
+        else:
             if m.starting == STARTED:  # what the newest interval shows was sent with half of the window
                 cwnd_bytes *= 0.5
             cwnd_bytes *= 2.0 ** (first * a + EVEN_PROBE * m.probe_change)
@@ -168,7 +170,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = max(cwnd_bytes, EVEN_SEGMENTS * m.mss_bytes)
     elif number == _CWND_EXP2_PULL:
         cwnd_bytes = m.cwnd_bytes
-        if m.starting in (STARTING, UNHEARD):
+        if m.starting == STARTING:
             cwnd_bytes *= 2.0 if m.acked_bytes > 0.0 else 1.0
         else:
             if m.starting == STARTED:
@@ -183,6 +185,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = max(cwnd_bytes, PULL_SEGMENTS * m.mss_bytes)
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
+    cwnd_bytes = min(cwnd_bytes, max(m.cwnd_bytes, MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)))
     if number in START_DOUBLES:
         second = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
     else:
@@ -216,7 +219,6 @@ PROBE_FIELDS = tuple(
         "loss_smoothed",
         "heard",  # 1 after the first interval with an RTT
         "starting",  # of ``cwnd_exp2_even``
-        "unheard",  # decisions of the start in succession before which nothing arrived
     )
 )
 """Fields that an engine's monitor needs."""
@@ -246,7 +248,7 @@ def follow_probes(monitor, m):
     if monitor.decisions == 0:
         monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
         monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
-        monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = monitor.unheard = 0.0
+        monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
         monitor.starting = STARTING
     elif m.srtt_s > 0.0:
         if monitor.srtt_before_s > 0.0:
@@ -265,9 +267,7 @@ def follow_probes(monitor, m):
         late = m.rtt_samples > 0.0 and m.rtt_min_s > (1.0 + RISEN_RTTS) * m.min_rtt_s
         if late or m.lost_bytes > LOST_SHARE * (m.lost_bytes + m.acked_bytes):
             monitor.starting = STARTED
-        monitor.unheard = 0.0 if m.acked_bytes > 0.0 else monitor.unheard + 1.0
-    waits = monitor.starting == STARTING and monitor.unheard >= UNHEARD_DOUBLES
-    m.starting = UNHEARD if waits else monitor.starting
+    m.starting = monitor.starting
 
 
 @kernel(inline="always")
