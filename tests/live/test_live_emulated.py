@@ -2,7 +2,10 @@
 
 import lzma
 import shutil
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kernel_programs as programs
@@ -11,7 +14,8 @@ import pytest
 from ccenv.base.foreign import read_json
 from ccenv.live import LiveError, read_live_scenario
 from ccenv.live.export.bpf import find_compiler
-from ccenv.live.virtual import emulated
+from ccenv.live.virtual import emulated, run
+from ccenv.live.virtual.guest import Guest
 from ccenv.live.virtual.run import run_virtual
 
 RECORD = read_json(programs.FILE)
@@ -64,6 +68,23 @@ def test_senders_that_cannot_run_are_told(sender: str, words: str, tmp_path: Pat
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     with pytest.raises(LiveError, match=f"flow 0: .*{words}"):
         emulated.make_computer(scenario(sender), str(kernels(tmp_path, "6.12.1-amd64")))
+
+
+ASKS = """
+import os, time
+os.write(int(os.environ["CCENV_VIRTUAL"].split(",")[2]), (-1).to_bytes(8, "little", signed=True) + bytes(16))
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="virtual runs need Linux and a C compiler")
+def test_a_guest_that_is_ended_while_a_policy_decides_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SimpleNamespace(answer=lambda talk: time.sleep(1.0))
+    outside, command = {"shared": bytes(emulated.SHARED_BYTES)}, [sys.executable, "-c", ASKS]
+    guest = Guest(["flow0"], {}, outside, "ask.c", (60, 0), 0, "6.12", "serial", lambda memory_mib: command, {0: slow})
+    monkeypatch.setattr(run, "make_computer", lambda scenario, folder: guest)
+    with pytest.raises(LiveError, match=r"its limit of 0\.5 s"):
+        run_virtual(scenario("learned_everywhere"), wall_s=0.5)
 
 
 @pytest.mark.parametrize("case", RECORD)

@@ -216,7 +216,8 @@ def run_virtual(
             with stopping(partial(_abandon, guest.pid, folder)):  # Ctrl-C: the emulator's kernel would outlast what is left of us
                 while flow := serve(memory, question.fileno(), answer.fileno()):
                     guest_kind.policies[flow - 1].answer(talk)
-                    answer.write(bytes(24))
+                    with contextlib.suppress(BrokenPipeError):  # the guest was ended meanwhile
+                        answer.write(bytes(24))
             ended = memory.run["log_rows"][0] >= len(memory.flow_log)
             if not ended:
                 answer.close()
