@@ -64,6 +64,7 @@ def run(
 
     Example: ccenv live reno_hold --json; ccenv live cubic_beside_bbr --virtual; ccenv live run reno_hold -s duration_s=5s
     """
+    from ccenv.base.figure import require_picture
     from ccenv.live import load_live_scenario, valid_run
     from ccenv.live.comparison import plot_beside, simulate_live
     from ccenv.live.kernel_records import control_scenarios
@@ -75,6 +76,8 @@ def run(
 
         tested = read_live_scenario({**tested.model_dump(), **changed}, tested.name)
     control = held["control"]
+    if plot is not None:
+        require_picture(plot)
 
     def play(one: LiveScenario) -> LiveResult:
         if not virtual:
@@ -83,12 +86,12 @@ def run(
 
         return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"], kernel=held["kernel"])
 
+    engine = simulate_live(tested) if beside else None
     controls = [(name, play(one).summary()) for name, one in control_scenarios(tested)] if control else []
     result = play(tested)
     if trace is not None:
         result.trace().save(trace)
     summary = result.summary()
-    engine = simulate_live(tested) if beside else None
     if engine is not None:
         summary["beside"] = engine.summary
     if plot is not None and engine is not None:

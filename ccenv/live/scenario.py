@@ -41,6 +41,7 @@ NOT_EMULATED = (
     "duplicate_acks",
     "arrivals",
 )
+LINKS_NOT_EMULATED = ("trace", "generator", "policer")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
 
 
@@ -144,6 +145,10 @@ def _check_network(scenario: LiveScenario) -> None:
     if len(scenario.flows) > MOST_FLOWS:
         raise _not_emulated_error("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
     link = scenario.links[0]
+    given = {"applications": scenario.applications} | {f"links.0.{name}": getattr(link, name) for name in LINKS_NOT_EMULATED}
+    for key, value in given.items():
+        if value:
+            raise LiveError(f"{key} is not emulated; leave it out")
     if link.discipline != "drop_tail":
         raise _not_emulated_error("links.0.discipline", link.discipline, "drop_tail is")
     fastest = max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])

@@ -55,6 +55,9 @@ def data(link: dict[str, Any] | None = None, flow: dict[str, Any] | None = None,
 
 @pytest.mark.parametrize(("given", "words"), [
     (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
+    (data(link={"policer": {"rate_mbps": 1, "burst_bytes": 15000}}), "links.0.policer is not emulated; leave it out"),
+    ({**data(), "links": [{"generator": {"kind": "wifi", "mean_mbps": 24}, "buffer_bdp": 1}]}, "generator is not emulated"),
+    (data(applications=[{"kind": "call", "flow": "kernel:reno"}]), "applications is not emulated; leave it out"),
     (data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}), "flows.0.workload.kind 'web' is not emulated"),
     (data(link={"rate_mbps": 5000}), "at most 1000 is"), (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
     (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"), (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
@@ -370,6 +373,7 @@ def test_the_kernel_refuses_what_leaves_its_memory() -> None:
     (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
     (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
     (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
+    (["live", "run", "reno_hold", "--virtual", "--plot", "x.pdf"], "'x.pdf' ends in '.pdf'; allowed: .png, .svg"),
 ])  # fmt: skip
 def test_the_command_line_says_it_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
     assert cli.main(arguments) == 2
