@@ -432,5 +432,6 @@ def compile_bpf(text: str, record: bool = False) -> bytes:
 def _run(command: list[str], stdin: bytes = b"", cache: str = "") -> subprocess.CompletedProcess[bytes]:
     cache_variables = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache} if cache else {}
     return subprocess.run(
-        command, input=stdin, capture_output=True, timeout=_TIME_LIMIT_S, check=False, env={**os.environ, **cache_variables}
-    )
+        command, input=stdin, capture_output=True, timeout=_TIME_LIMIT_S, check=False, env={**os.environ, **cache_variables},
+        cwd="/",  # debug information names the folder
+    )  # fmt: skip

@@ -30,6 +30,7 @@ from ccenv.live.export import bpf as compiling
 from ccenv.live.export.bpf import export_constants, whole_terms
 from ccenv.live.export.policy import PolicyDoesNotFit, WholePolicy
 from ccenv.live.export.twin import STATE_DTYPE, UNBOUNDED, Twin
+from ccenv.live.export.window import export_window
 
 
 def expression(**terms: str) -> Expression:
@@ -184,6 +185,15 @@ def test_clang_compiles_for_bpf(seed: int, tmp_path: Path) -> None:
     content = target.read_bytes()
     assert content[:4] == b"\x7fELF" and int.from_bytes(content[18:20], "little") == 247  # EM_BPF
     assert b".struct_ops" in content and b"struct_ops/cong_control" in content
+
+
+@needs_clang
+def test_an_object_is_the_same_in_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Debug information names the compiler's folder, and an object is part of what an emulated kernel boots with."""
+    text = export_window("host")
+    here = compiling.compile_bpf(text)
+    monkeypatch.chdir(tmp_path)
+    assert compiling.compile_bpf(text) == here and bytes(tmp_path) not in here
 
 
 def test_without_a_compiler_an_object_is_refused(monkeypatch, refused, tmp_path: Path) -> None:
