@@ -108,19 +108,6 @@ def test_the_series_are_exponential_root_and_logarithm():
         assert log1p_q31(int(z * 2**31)) / 2**31 == pytest.approx(math.log1p(z), rel=1e-3, abs=2e-9)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ("ever_delay:max_share_mbps=100000", "rates up to 1.8e+05 Mbit/s; from 8e-06 to 2.87e+04 Mbit/s fit 64 bits"),
-    ("ever_delay -s rtt_s=9s", "an Rm of 9 s; it must be from 1 us to 8.39 s"),
-    ("ever_delay -s rtt_s=0", "an Rm of 0 s; it must be from 1 us"),
-    ("ever_delay -s jitter_s=10ms", "takes no -s jitter_s: its design says D: jitter_rtts"),
-    ("ever_delay -s chooser=lo", "takes no -s chooser: nobody chooses"),
-    ("ever_delay -s name=a-b", "the kernel takes names of letters, digits and _"),
-])  # fmt: skip
-def test_what_does_not_fit_is_refused(arguments, words, capsys, tmp_path):
-    assert cli.main(["export", *arguments.split(), "-o", str(tmp_path / "a.c")]) == 2
-    assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def test_the_command_writes_the_same_text(tmp_path):
     target = tmp_path / "a.c"
     assert cli.main(["export", SPECS[0], "-o", str(target), "-s", "name=fair"]) == 0

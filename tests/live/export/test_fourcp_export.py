@@ -120,18 +120,6 @@ def test_the_window_of_tcp_is_that_of_the_formula(loss, pftk):
     assert friendly_q16(round(loss * 2**48), bool(pftk)) / 2**16 == pytest.approx(rules.friendly_window_mss(loss, pftk), rel=1e-4)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ("fourcp_auto:first_gain=0.1", "first_gain is 0.1; at most 0.000976562 fits 64 bits"),
-    ("fourcp_auto:last_gain=1e-15", "last_gain is 1e-15; at least 5.68434e-14, or 0, is written"),
-    ("fourcp_auto -s jitter_s=10ms", "takes no -s jitter_s: it has no D"),
-    ("fourcp_auto -s rtt_s=40ms", "takes no -s rtt_s: it needs no Rm"),
-    ("fourcp_fixed -s chooser=lo", "takes no -s chooser: nobody chooses"),
-])  # fmt: skip
-def test_what_does_not_fit_is_refused(arguments, words, capsys, tmp_path):
-    assert cli.main(["export", *arguments.split(), "-o", str(tmp_path / "a.c")]) == 2
-    assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def test_the_command_writes_the_same_text(tmp_path):
     target = tmp_path / "a.c"
     assert cli.main(["export", SPECS[2], "-o", str(target), "-s", "name=calm"]) == 0
