@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acks import random_acks, recorded_acks, states_of
-from ever_delay_twin import STATE_DTYPE, EverDelayTwin, log1p_q31, rate_q6_of
+from acks import equal_states, random_acks, recorded_acks
+from ever_delay_twin import EverDelayTwin, log1p_q31, rate_q6_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,12 +30,7 @@ def sender_of(spec: str) -> ClassicSender:
 def assert_equal(spec: str, acks: np.ndarray, **options: Any) -> np.ndarray:
     """Compare the C and the twin; return the states."""
     sender = sender_of(spec)
-    twin = EverDelayTwin(sender, **options).run(acks)
-    host = states_of(export_ever_delay(sender, name="host", **options), acks, STATE_DTYPE)
-    for name in STATE_DTYPE.names or ():
-        different = np.flatnonzero(twin[name] != host[name])
-        assert different.size == 0, f"{name} differs first at ACK {different[0]}: {twin[different[0]]} {host[different[0]]}"
-    return twin
+    return equal_states(EverDelayTwin(sender, **options).run(acks), export_ever_delay(sender, name="host", **options), acks)
 
 
 def in_floats(spec: str, acks: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acks import host_states, random_acks, random_program, recorded_acks
+from acks import equal_states, host_states, random_acks, random_program, recorded_acks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.policies import mlp_action_reference
@@ -135,7 +135,9 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
 
 def test_coefficients_that_are_too_wide_are_refused_in_one_line(tmp_path, refused):
     (tmp_path / "wide.json").write_text(to_json(Program("wide", Leaf(WIDE))), encoding="utf-8")
-    refused(["export", str(tmp_path / "wide.json")], "wide: coefficients need 31 bits over their common denominator; at most 28")
+    arguments = ["export", str(tmp_path / "wide.json"), "-o", str(tmp_path / "wide.c")]
+    refused(arguments, "wide: coefficients need 31 bits over their common denominator; at most 28")
+    assert not (tmp_path / "wide.c").exists()
 
 
 def test_coefficients_that_just_fit_are_exact() -> None:
@@ -247,11 +249,7 @@ def batches(jitter_s: float) -> dict[str, Any]:
 
 def assert_equal(program: Program, acks: np.ndarray, **options: Any) -> np.ndarray:
     """Compare the C and the twin; return the states."""
-    twin, host = Twin(program, **options).run(acks), host_states(program, acks, **options)
-    for name in STATE_DTYPE.names or ():
-        different = np.flatnonzero(twin[name] != host[name])
-        assert different.size == 0, f"{name} differs first at ACK {different[0]}: {twin[different[0]]} {host[different[0]]}"
-    return twin
+    return equal_states(Twin(program, **options).run(acks), export_bpf(program, name="host", **options), acks)
 
 
 def test_all_shipped_programs_are_here() -> None:

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from acks import random_acks, recorded_acks, states_of
-from fourcp_twin import STATE_DTYPE, FourcpTwin, friendly_q16
+from acks import equal_states, random_acks, recorded_acks
+from fourcp_twin import FourcpTwin, friendly_q16
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,12 +31,7 @@ def sender_of(spec: str) -> ClassicSender:
 def assert_equal(spec: str, acks: np.ndarray) -> np.ndarray:
     """Compare the C and the twin; return the states."""
     sender = sender_of(spec)
-    twin = FourcpTwin(sender).run(acks)
-    host = states_of(export_fourcp(sender, name="host"), acks, STATE_DTYPE)
-    for name in STATE_DTYPE.names or ():
-        different = np.flatnonzero(twin[name] != host[name])
-        assert different.size == 0, f"{name} differs first at ACK {different[0]}: {twin[different[0]]} {host[different[0]]}"
-    return twin
+    return equal_states(FourcpTwin(sender).run(acks), export_fourcp(sender, name="host"), acks)
 
 
 def in_floats(spec: str, acks: np.ndarray) -> np.ndarray:
