@@ -111,8 +111,6 @@ def test_windowed_min_forgets_an_expired_minimum():
         ("cubic:fast_convergence=2", "fast_convergence is 2; it must be a whole number at least 0 and at most 1"),
         ("vegas:alpha_mss=5", "beta_mss is 4; it must be at least alpha_mss, 5"),
         ("copa:default_delta=0", "default_delta is 0"),
-        ("copa:default_delta=nan", "default_delta is nan"),
-        ("copa:default_delta=x", "default_delta is 'x'"),
         ("constant:rate_mbps=-1", "rate_mbps is -1; it must be a finite number above 0"),
         ("exp_delay:jitter_ms=1,max_queueing_ms=1000", "fairness^(max_queueing_ms/jitter_ms) is 2^1000; it must be at most e^60"),
         ("exp_delay:decrease=1", "decrease is 1; it must be below 1"),
@@ -129,7 +127,6 @@ def test_windowed_min_forgets_an_expired_minimum():
         ("lambda_proxy:target_s=0", "target_s is 0; it must be a finite number above 0"),
         ("lambda_proxy:window_s=-1", "window_s is -1"),
         ("fixed_delay_proxy:delay_s=nan", "delay_s is nan"),
-        ("fixed_delay_proxy:target_s=1", "unknown parameter 'target_s'"),
         ("cc_qdle", "Did you mean 'cc_qdel'"),
         ("cc_probe_slow:k=0", "k is 0"),
         ("cc_probe_slow:k=1.5", "k is 1.5"),
@@ -140,7 +137,6 @@ def test_windowed_min_forgets_an_expired_minimum():
         ("verus:ratio=1", "ratio is 1; it must be a finite number above 1"),
         ("proteus:scavenger=2", "scavenger is 2"),
         ("aimd_delay:decrease=1", "decrease is 1"),
-        ("cc_qdel:k=2", "'k'"),
     ],
 )
 def test_bad_specs_are_refused_in_one_line(spec, words):

@@ -94,39 +94,10 @@ def test_bad_tensor_files_are_refused(content, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"format": "other"}, "format is 'other'"), ({"version": True}, "version is True"),
-     ({"name": "../x"}, "name: String should match pattern"),
-     ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
-     ({"observation_version": 99}, "observation_version: it must be 1 (got 99)"),
-     ({"observation_version": True}, "observation_version: it must be a number (got True)"),
-     ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
-     ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
-     ({"layers": "x"}, "layers: Input should be a valid tuple"),
-     ({"layers": [N_OBSERVATION, 1.0]}, "layers.1: Input should be a valid integer"),
-     ({"sha256": "0" * 64}, "does not belong to its card"), ({"sha256": 1}, "sha256: Input should be a valid string"),
-     ({"notes": []}, "notes: Input should be a valid dictionary"), ({"nots": {}}, "unknown key 'nots'. Did you mean 'notes'"),
-     ({"name": None}, "name: Input should be a valid string")],
-)  # fmt: skip
-def test_bad_cards_are_refused(tmp_path, changes, message):
-    save_policy(tmp_path, policy())
-    card = json.loads((tmp_path / "policy.json").read_text())
-    (tmp_path / "policy.json").write_text(json.dumps(card | changes))
-    with pytest.raises(InputError) as caught:
-        load_policy(tmp_path)
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_missing_key_and_missing_files(tmp_path):
+def test_missing_files(tmp_path):
     with pytest.raises(InputError, match=r"policy\.safetensors: cannot be read"):
         make_sender(str(tmp_path))
     save_policy(tmp_path, policy())
-    card = json.loads((tmp_path / "policy.json").read_text())
-    del card["layers"]
-    (tmp_path / "policy.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match="layers: missing"):
-        load_policy(tmp_path)
     (tmp_path / "policy.json").unlink()
     with pytest.raises(InputError, match=r"policy\.json: cannot be read"):
         load_policy(tmp_path)
@@ -199,9 +170,21 @@ def put(card, place, value):
 
 
 FORGED = [
+    ("format", "other", "format is 'other'"),
+    ("version", True, "version is True"),
+    ("name", "../x", "name: String should match pattern"),
+    ("name", 3, "name: Input should be a valid string"),
+    ("layers", None, "layers: missing"),
+    ("layers", "x", "layers: Input should be a valid tuple"),
+    ("layers", [30, 1.0], "layers.1: Input should be a valid integer"),
+    ("sha256", "0" * 64, "does not belong to its card"),
+    ("sha256", 1, "sha256: Input should be a valid string"),
+    ("notes", [], "notes: Input should be a valid dictionary"),
+    ("nots", {}, "unknown key 'nots'. Did you mean 'notes'"),
     ("interface", None, "either interface or observation_version"),
     ("observation_version", 1, "either interface or observation_version"),
     ("observation_version", 2, "observation_version"),
+    ("observation_version", True, "observation_version: it must be a number"),
     ("interface.version", 2, "interface.version"),
     ("interface.signals", ["sendratio"], "Did you mean 'send_ratio'"),
     ("interface.signals", ["true_others"] * 3, "'true_others' is for critics: no sender can measure it"),

@@ -119,33 +119,6 @@ class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
         return self.inner(seen) + 0.3
 
 
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [(Wrapped(), "acts otherwise than its layers"),
-     (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
-     (network(3), "a layer gives 4 numbers, the next one takes 3"), (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
-     (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
-     (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
-     ("policy.pt", "is no torch.nn.Module")],
-)  # fmt: skip
-def test_what_cannot_be_played_is_refused(module: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        from_torch(module, observation=VIEW)
-    assert "\n" not in str(caught.value)
-
-
-def test_names_and_weights_are_checked() -> None:
-    with pytest.raises(InputError, match="name of a registered agent"):
-        from_torch(network(), observation=VIEW, name="cubic")
-    with pytest.raises(InputError, match="letters, digits"):
-        from_torch(network(), observation=VIEW, name="../up")
-    broken = network()
-    with torch.no_grad():
-        broken[0].weight[0, 0] = float("nan")
-    with pytest.raises(InputError, match="not finite"):
-        from_torch(broken, observation=VIEW)
-
-
 def test_normalisation_that_cuts_off_is_refused() -> None:
     env = VecNormalize(VIEW.wrap(make_sb3(num_envs=4)), clip_obs=2)
     with pytest.raises(InputError, match="VecNormalize clips at 2"):
@@ -173,6 +146,14 @@ def test_damaged_onnx_files_are_one_line(tmp_path: Path, name: str) -> None:
         from_onnx(DATA / "new_export.onnx", output="policy")
 
 
+def broken() -> Any:
+    module = network()
+    with torch.no_grad():
+        module[0].weight[0, 0] = float("nan")
+    return module
+
+
+LOOKS = {"observation": VIEW}
 SEES = {"signals": ["queue_log2", "loss_rate", "send_excess"], "action": "rate_exp2", "history": 4, "clock": {"every": "rtt"}}
 WIDTH = 12
 FIVE = {"signals": ["queue_log2", "loss_rate", "send_excess", "rtt_change", "last_action"], "action": "rate_exp2"}
@@ -264,6 +245,16 @@ def test_scores_of_torch_are_actions() -> None:
 @pytest.mark.parametrize(
     ("module", "given", "message"),
     [
+        (Wrapped(), LOOKS, "acts otherwise than its layers"),
+        (network(activation=torch.nn.GELU), LOOKS, "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
+        (network(3), LOOKS, "a layer gives 4 numbers, the next one takes 3"),
+        (torch.nn.Linear(4, 2), LOOKS, "gives 2 numbers; one is needed"),
+        (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), LOOKS, "at most 256 units"),
+        (torch.nn.Sequential(network(), torch.nn.ReLU()), LOOKS, "relu and tanh; one kind is needed"),
+        (broken(), LOOKS, "not finite"),
+        ("policy.pt", LOOKS, "is no torch.nn.Module"),
+        (network(), {**LOOKS, "name": "cubic"}, "name of a registered agent"),
+        (network(), {**LOOKS, "name": "../up"}, "letters, digits"),
         (Forgets("GRUCell"), {"interface": SEES}, "acts otherwise than its layers"),
         (Sequences("GRU", bidirectional=True), {"interface": SEES}, "no cells that look ahead"),
         (Steps("GRUCell"), {}, "the observation has 10 numbers, the first layer takes 12"),
@@ -277,7 +268,7 @@ def test_scores_of_torch_are_actions() -> None:
         (Steps("GRUCell"), {"interface": SEES, "head": "best"}, "head is 'best'"),
     ],
 )
-def test_memories_that_cannot_be_played_are_refused(module: Any, given: Any, message: str) -> None:
+def test_what_cannot_be_played_is_refused(module: Any, given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         from_torch(module, **given)
     assert "\n" not in str(caught.value)

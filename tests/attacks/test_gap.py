@@ -172,17 +172,3 @@ def test_command_line(answer, tmp_path):
     assert json.loads(out.read_text())["rows"] == shown["rows"]
     assert shown["scene"] is None and shown["scene_set"] is None  # a path of its own, on which nothing is trained
     assert shown["path"] == gap_path("large").to_dict() and shown["rows"][0]["trained_on_scenes"] == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["vegas", "-s", "buffer=larg"], "unknown buffer 'larg'. Did you mean 'large'?"),
-        (["vegas", "-s", "samples=2"], "T is 2; it must be 3 to"),
-        (["vegas", "--time-limit", "0"], "time_limit_s is 0; it must be"),
-        (["vegas", "--budget", "0"], "the budget is 0 flow-steps; it must be 1 to 1000000000000"),
-        (["hyblaa"], "unknown agent 'hyblaa'. Did you mean 'hybla'?"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(arguments, message, refused):
-    refused(["gap", *arguments], message)

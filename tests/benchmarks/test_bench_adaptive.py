@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from test_bench_packet import small_packets
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.run import adaptive
@@ -142,28 +143,19 @@ def test_scenarios_without_a_score_end_the_plan() -> None:
     assert partly.finished and partly.known is not None and partly.rounds[-1]["runs"] == FEWEST_RUNS
 
 
-def suite_file(folder: Path, **changes: Any) -> str:
+def suite_file(folder: Path) -> str:
     """A grid of two buffers with a drawn rate and random loss."""
     network = {
         "links": [{"rate_mbps": "$rate", "buffer_bdp": "$buffer"}],
         "flows": [{"sender": "$agent", "rtt_ms": 20, "loss_rate": 0.002}],
     }
-    data = {
-        "format": "ccenv-suite",
-        "format_version": 1,
-        "name": "drawn",
-        "version": 1,
-        "engine": "packet",
-        "duration_s": 1,
-        "warm_up_s": 0.2,
-        "seeds": [7, 1],
-        "agents": ["reno", "vegas"],
-        "scenarios": [{"name": "grid", "parameters": {"rate": {"low": 2, "high": 16}, "buffer": [0.5, 2]}, "network": network}],
-        "metrics": ["utilisation"],
-        "score": {"metric": "utilisation", "adversary": "network"},
-    }
+    data = small_packets(
+        name="drawn", duration_s=1, warm_up_s=0.2, seeds=[7, 1], agents=["reno", "vegas"], metrics=["utilisation"],
+        scenarios=[{"name": "grid", "parameters": {"rate": {"low": 2, "high": 16}, "buffer": [0.5, 2]}, "network": network}],
+        score={"metric": "utilisation", "adversary": "network"},
+    )  # fmt: skip
     file = folder / "drawn.yaml"
-    file.write_text(yaml.safe_dump({**data, **changes}))
+    file.write_text(yaml.safe_dump(data))
     return str(file)
 
 

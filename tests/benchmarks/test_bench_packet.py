@@ -240,20 +240,6 @@ def test_the_interval_is_that_of_the_aggregate(aggregate: str) -> None:
     assert (aggregate == "max") == (low == 8.0 and high == 13.0)
 
 
-def test_standard_is_what_it_says() -> None:
-    suite = load_suite("standard-v1")
-    assert isinstance(suite, PacketSuite)
-    assert {scenario.name for scenario in suite.scenarios} == {
-        "one", "shallow", "deep", "flows", "versus", "rtts", "jitter", "steps", "loss"
-    }  # fmt: skip
-    found = make_packet_cells(suite, [agent_player("reno")])
-    counts = {len(cell.network["flows"]) for cell in found}
-    assert counts == {1, 2, 4, 8}
-    record = next(cell for cell in found if cell.scenario == "versus[other=cubic]").run()
-    assert 0 < record["metrics"]["fair_power"] < 1
-    assert record["metrics"]["fair_power"] == pytest.approx(record["metrics"]["power"] * record["metrics"]["jain_index"])
-
-
 def test_company_and_standard_v2_say_what_they_are_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite = load_suite("coexistence")  # the published name is company
     assert suite == load_suite("company")

@@ -260,16 +260,3 @@ def test_json(tmp_path: Path, answer) -> None:
     result = answer(arguments)
     assert result["out"] == str(tmp_path / "run") and (result["complete"], result["n_cells"]) == (False, 8)
     assert {entry["agent"] for entry in result["summary"]} == {"cc_qdel", "reno"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["quik"], "Did you mean 'quick'"),
-     (["quick", "-s", "backend=procesess"], "Input should be 'local', 'processes' or 'ray'"),
-     (["quick", "--agent", "cubik"], "Did you mean 'cubic'"), (["quick", "--only", "dep/*"], "matches no cell"),
-     (["quick", "--limit", "0"], "limit is 0")],
-)  # fmt: skip
-def test_errors_are_one_line(tmp_path, refused, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    refused(["bench", "run", *arguments], message)
-    assert list(tmp_path.iterdir()) == []

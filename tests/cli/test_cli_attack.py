@@ -173,44 +173,6 @@ def test_starvation_with_a_ratio(capsys, tmp_path):
     assert all(data["by_adversary"]["starvation"]["preconditions"].values())
 
 
-@pytest.mark.parametrize(
-    ("arena", "arguments", "message"),
-    [
-        ("curves", ["copa", "--adversary", "starvatoin"], "starvation"),
-        ("curves", ["cpoa"], "copa"),
-        ("curves", ["copa", "--model", "ccaac"], "ccac"),
-        ("curves", ["copa", "--path", "depe"], "deep"),
-        ("curves", ["copa", "--model", "ideal"], "no choice"),
-        ("curves", ["copa", "-s", "ratio=20"], "--adversary starvation"),
-        ("curves", ["copa", "-s", "jitter=0.3"], "whole number of steps"),
-        ("curves", ["copa", "-s", "jitter=-1"], "-s jitter is '-1'"),
-        ("curves", ["copa", "-s", "rtt=0"], "rtt_s is 0; it must be"),
-        ("curves", ["copa", "-s", "buffer=4parsecs"], "-s buffer is '4parsecs'"),
-        ("curves", ["copa", "--timing", "smtt"], "Did you mean 'smt'"),
-        ("curves", ["copa", "-s", "calm_rtts=1000000"], "nothing is left to attack"),
-        ("curves", ["external"], "unknown agent"),
-        ("packets", ["copa", "--model", "strong"], "leave out --model"),
-        ("packets", ["copa", "--flows", "2"], "leave out --flows"),
-        ("packets", ["copa", "--budget", "5s"], "it is counted in steps"),
-        ("packets", ["copa", "--seed", "-1"], "--seed is -1"),
-        ("packets", ["copa", "-s", "rate=5mbps"], "leave out -s rate"),
-        ("packets", ["copa", "--scenario", "jitered"], "Did you mean 'jittered'?"),
-        ("packets", ["copa", "--scenario", "single"], "nothing to attack with"),
-        ("packets", ["copa", "--adversary", "cma_es"], "cma_es"),
-        *(
-            ("curves", ["copa", f"--budget={budget}"], "--budget is")
-            for budget in ("3furlongs", "0s", "-1s", "1.5", "s", "0", "-5")
-        ),
-    ],
-)
-def test_wrong_input_is_one_line_and_leaves_nothing(capsys, tmp_path, arena, arguments, message):
-    assert main(["attack", *ARENAS[arena], *arguments, "--out", str(tmp_path / "a")]) == 2
-    err = capsys.readouterr().err
-    assert message in err and (message != "--budget is" or "at least 0" not in err)
-    assert err.count("\n") == 1
-    assert not (tmp_path / "a").exists()
-
-
 @pytest.mark.parametrize("name", commands.NEEDS_CMA)
 def test_a_missing_library_is_told_before_the_sender_is_compiled(monkeypatch, refused, name):
     find = importlib.util.find_spec

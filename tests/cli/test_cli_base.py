@@ -71,25 +71,6 @@ class TestMain:
         out = subprocess.run([sys.executable, "-m", "ccenv.cli.main", "--version"], capture_output=True, text=True, check=True)
         assert out.stdout == f"ccenv {__version__}\n"
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["trce"], "unknown command 'trce'. Did you mean 'trace'?"),
-            (["trace", "chek"], "No such command 'chek'. Did you mean 'check'? There are: ccenv trace check, ccenv trace replay"),
-            (["trace", "check"], "Missing argument 'FILE...'."),
-            (["bench", "run", "kernel-v2"], "unknown suite 'kernel-v2'. Did you mean 'kernel-v1'?"),
-            (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),
-            (["list", "models", "--frobnicate"], "No such option: --frobnicate"),
-            (["--frobnicate"], "No such option: --frobnicate"),
-            (["list", "models", "--tag", "x"], "unknown tag of models 'x'."),
-            (["solve", "cbr_small", "--sender", "randm"], "unknown sender of a game 'randm'. Did you mean 'random'?"),
-            (["trace", "check", "/absent.npz"], "/absent.npz: cannot be read (No such file or directory)"),
-        ],
-    )
-    def test_an_error_is_one_line_and_exit_code_2(self, capsys: Capture, arguments: list[str], message: str) -> None:
-        code, out, err = run(capsys, *arguments)
-        assert (code, out, err) == (2, "", f"ccenv: error: {message}\n")
-
     def test_a_syntax_error_in_a_module_is_one_line(
         self, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import SUITE, alive, descendants, parents, start, wait_until
+from commands import SUITE, start
+from processes import alive, descendants, parents, wait_until
 
 SOON_S = 20.0  # a second, on a machine that is slow and does other things; what is ended would run for minutes
 SAYS = {

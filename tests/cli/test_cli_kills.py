@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import SUITE, alive, descendants, start, wait_until
+from commands import SUITE, start
+from processes import alive, descendants, wait_until
 
 KILLS = 20
 

@@ -71,25 +71,6 @@ def test_a_new_config_is_a_config() -> None:
     assert load_config("mine.yaml").total_steps == 500_000
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["new", "agent", "x"], "unknown kind 'agent'"),
-        (["new", "sender", "cubic"], "comes with ccenv"),
-        (["new", "adversary", "cem"], "comes with ccenv"),
-        (["new", "metric", "power"], "comes with ccenv"),
-        (["new", "sender", "../up"], "letter first"),
-        (["new", "sender", "My-CCA"], "letter first"),
-        (["compare", "--kind", "celular"], "Did you mean 'cellular'"),
-        (["compare", "--kind", "cellular", "-s", "by=powr"], "Did you mean 'power'"),
-        (["list", "signal"], "Did you mean 'signals'"),
-    ],
-)
-def test_wrong_words_are_one_line(words: list[str], message: str, refused) -> None:
-    refused(words, message)
-    assert list(Path().iterdir()) == []
-
-
 def test_templates_name_their_file() -> None:
     assert all("{" not in render_template(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
     assert all(json.loads(render_template(kind, "mine"))["name"] == "mine" for kind in ("program", "shield"))

@@ -71,32 +71,6 @@ def test_every_former_option_still_works_or_names_the_new_way(line: str, capsys:
         assert error.count("\n") == 1 and " now" in error, error
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("attack copa -s windw_rtts=80", "unknown setting 'windw_rtts'. Did you mean 'window_rtts'"),
-        ("attack copa -s windw_rtts=80", "Settings: steps_per_rtt, warmup_rtts, window_rtts, calm_rtts, rate,"),
-        ("attack copa -s window_rtts=80 -s window_rtts=60", "-s window_rtts is given twice"),
-        ("attack copa -s window_rtts", "neither of the form KEY=VALUE"),
-        ("attack copa -s window_rtts=long", "window_rtts: Input should be a valid integer"),
-        ("attack copa -s none.yaml", "none.yaml: cannot be read"),
-        ("ode run parking_lot -s cubic_bb=1", "unknown setting 'cubic_bb'. Did you mean 'cubic_b'"),
-        ("verify theorem cc_qdel -s lasso=1 -s bounds.utilization=1", "unknown claim 'utilization'"),
-        ("certificate check cc_qdel -s solver=z3", "solver: Input should be 'yices' or 'cvc5'"),
-        ("train quick_sender -s name.x=1", "'name' is not a group of settings"),
-        ("show settings atack", "unknown command 'atack'. Did you mean 'attack'"),
-        ("show settings verify", "give one of its commands: verify property"),
-        ("board pack cc_qdel --board x", "takes no --board"),
-        ("compare --kind cable --rate 5mbps", "leave out --rate"),
-        ("compare", "give a sender"),
-        ("bench run live-worst-case --limit 1", "leave out --limit"),
-        ("bench speed pakcet", "Did you mean 'packet'?"),
-    ],
-)
-def test_wrong_settings_are_one_line(words: str, told: str, refused: Callable[..., None]) -> None:
-    refused(words.split(), told)
-
-
 def test_the_settings_that_held_are_printed(tmp_path: Path, answer) -> None:
     file = tmp_path / "few.yaml"
     file.write_text("warmup_rtts: 5\nwindow_rtts: 9\n")

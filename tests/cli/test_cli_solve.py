@@ -64,29 +64,6 @@ def test_a_line_is_a_legal_trace(capsys: pytest.CaptureFixture[str], solve, tmp_
     assert "legal" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["chess"], "unknown game 'chess'"),
-        (["cbr_small", "--loss", "much"], "allowance 'much' must be"),
-        (["cbr_small", "--loss", "-1"], "an allowance of -1 packets"),
-        (["cbr_small", "--sender", "tortoise"], "unknown sender of a game 'tortoise'"),
-        (["cbr_small", "--out", "line.gif"], "ends in '.gif'"),
-        (["cbr_small", "--learn", "guess"], "unknown config of a game's learner 'guess'"),
-        (["cbr_small", "--loss", "1000001"], "from 0 to 1000000, or free"),
-        (["cbr_small", "--steps", "--sender", "cc_qdel"], "no --sender goes with it"),
-        (["cbr_small", "--steps", "--out", "steps.gif"], "ends in '.gif'"),
-        (["cbr_small", "--sender", "random", "--out", "line.npz"], "draws its actions"),
-        (["ideal_delays", "--out", "line.npz"], "not for a trace"),
-        (["ideal_delays", "--out", "line.svg"], "not for the engine's bounds"),
-        (["ideal_delays", "--sender", "bounds:cc_qdel"], "not for the engine's bounds"),
-        (["cbr_small", "--learn", "ppo", "--steps"], "--learn takes a game as its file says"),
-    ],
-)
-def test_mistakes_are_one_line(refused, arguments: list[str], message: str) -> None:
-    refused(["solve", *arguments], message)
-
-
 def test_infinite_buffers_need_a_cap_and_large_grids_are_told_their_size(refused, tmp_path):
     for rates, buffers, told in (([1, 2], "inf", "give most_inflight"), ([*range(1, 17)], "0, C, 2C", "GB are allowed")):
         (tmp_path / "mine.yaml").write_text(f"model: cbr\nrates: {rates}\nbuffers: [{buffers}]\n")

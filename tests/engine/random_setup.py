@@ -15,6 +15,15 @@ SCRIPTED = ("kind", "slowest", "uniform", "batch", "periodic", "square", "hoard"
 MODELS = ("ideal", "cbr_delay", "ccac", "strong")
 
 
+def random_adversary(rng, n_flows):
+    if rng.random() >= 0.5:
+        return make_adversary(str(rng.choice(SCRIPTED)))
+    moves = rng.random((200, 2 + 2 * n_flows))
+    corners = rng.random(moves.shape) < 0.3
+    moves[corners] = np.round(moves[corners])
+    return RecordedAdversary("recorded", moves)
+
+
 def random_setup(trial, *, n_flows=None, senders=PROGRAMS + CLASSIC, models=MODELS, loss_budget=True, late_start=True):
     """Return path and keyword arguments of a run."""
     rng = np.random.default_rng(trial)
@@ -38,13 +47,7 @@ def random_setup(trial, *, n_flows=None, senders=PROGRAMS + CLASSIC, models=MODE
         link_rate_Bps=C, buffer_bytes=C * rtt_s * 10 ** rng.uniform(-1, 1), flows=flows,
         link_rate_min_Bps=C / 2 if model == "strong" else None, link_rate_max_Bps=C * 2 if model == "strong" else None,
     )  # fmt: skip
-    if rng.random() < 0.5:
-        moves = rng.random((200, 2 + 2 * N))
-        corners = rng.random(moves.shape) < 0.3
-        moves[corners] = np.round(moves[corners])
-        adversary = RecordedAdversary("recorded", moves)
-    else:
-        adversary = make_adversary(str(rng.choice(SCRIPTED)))
+    adversary = random_adversary(rng, N)
     return path, {
         "model": model, "senders": [make_sender(str(rng.choice(senders))) for _ in range(N)], "adversary": adversary, "K": K,
         "loss_detection": str(rng.choice(["acks", "oracle"])),
@@ -98,13 +101,7 @@ def silent_setup(rng, kind, rings, *, model, K, sender):
     probe = CurveEngine([as_path(0.0)], model=model, senders=senders, steps_per_rtt=K, beliefs=SHORT_WINDOWS)
     ring_steps = probe._H
     silent_steps = round(rings * ring_steps)
-    if rng.random() < 0.5:
-        moves = rng.random((200, 2 + 2 * n_flows))
-        corners = rng.random(moves.shape) < 0.3
-        moves[corners] = np.round(moves[corners])
-        adversary = RecordedAdversary("recorded", moves)
-    else:
-        adversary = make_adversary(str(rng.choice(SCRIPTED)))
+    adversary = random_adversary(rng, n_flows)
     run = {
         "model": model, "senders": senders, "adversary": adversary, "loss_detection": str(rng.choice(["acks", "acks", "oracle"])),
         "beliefs": SHORT_WINDOWS,

@@ -94,15 +94,6 @@ def test_new_paths_at_a_reset():
         engine.reset(np.array([True, False, False, False]), PathArrays.from_paths(PATHS[:3], 8))
 
 
-def test_bytes_are_conserved():
-    engine = build(senders=("reno", "cubic"), adversary="square")
-    for _ in range(50):
-        engine.advance(8)
-        held = engine.flow("E") - engine.flow("S")
-        assert np.allclose(engine.flow("A"), engine.flow("S") + engine.flow("L") + held, rtol=1e-12)
-        assert (held >= -1e-6).all()
-
-
 def test_policy_in_the_kernel_equals_numpy():
     rng = np.random.default_rng(1)
     for activation, widths in (("tanh", [16, 16, 1]), ("relu", [8, 1]), ("tanh", [64, 64, 1])):

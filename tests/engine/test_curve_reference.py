@@ -143,25 +143,17 @@ def play(sender, model, K, kind, rings, seed):
     return engine
 
 
-def play_turn(sender, model, longest):
+@pytest.mark.parametrize(
+    ("sender", "model", "longest"),
+    [*((name, MODELS[place % len(MODELS)], LONG_RINGS) for place, name in enumerate(NAMES)),
+     *(pytest.param(name, model, LONGEST_RINGS, marks=pytest.mark.slow) for name in NAMES for model in MODELS)],
+)  # fmt: skip
+def test_silence_of_every_sender(sender, model, longest):
     """Density and kind of silence go round, so that every sender and every model meets all of them."""
     turn = len(MODELS) * NAMES.index(sender) + MODELS.index(model)
     rng = np.random.default_rng(turn)
     rings = float(rng.choice([0.0, 1.0, 3.0, longest, rng.uniform(0, longest)]))
     play(sender, model, DENSITIES[(turn + turn // 4) % 4], SILENCES[turn % len(SILENCES)], rings, turn)
-
-
-@pytest.mark.parametrize("sender", NAMES)
-def test_silence_of_every_sender(sender):
-    """On a model each, in turn."""
-    play_turn(sender, MODELS[NAMES.index(sender) % len(MODELS)], LONG_RINGS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("sender", NAMES)
-def test_silence_of_every_sender_on_every_model(sender, model):
-    play_turn(sender, model, LONGEST_RINGS)
 
 
 def anything(longest):

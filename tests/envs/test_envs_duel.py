@@ -66,17 +66,7 @@ def test_observations_are_in_the_spaces_and_the_game_is_legal():
     assert not check_trace(env._task.core.trace(0)) and env.render().ndim == 3
 
 
-def test_refuses_what_is_no_duel():
-    for settings, message in [
-        ({"senders": ("cubic",)}, "no sender to play"),
-        ({"adversary": "kind"}, "leave it out"),
-        ({"game": "zerosum"}, "Did you mean 'zero_sum'"),
-        ({"network_reward": {"queue": 1.0}}, "minus the senders'"),
-        ({"game": "general", "network_reward": {"que": 1.0}}, "Did you mean 'queue'"),
-        ({"models": ("ccac", "cbr_delay")}, "exactly one model"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            DuelEnv(**settings)
+def test_an_agent_without_an_action_is_named():
     env = DuelEnv()
     env.reset(seed=0)
     with pytest.raises(InputError, match="no action for network"):

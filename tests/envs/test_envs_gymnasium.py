@@ -10,7 +10,6 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-import ccenv
 from ccenv.agents.interface.interface import OBSERVATION, Interface
 from ccenv.base.errors import InputError
 from ccenv.envs import ENVIRONMENTS
@@ -107,31 +106,6 @@ def test_returned_arrays_share_no_memory(mode):
     np.testing.assert_array_equal(fresh.reset(seed=0)[0], copies[0])
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_next_step_autoreset(env_id):
-    env = gym.make_vec(env_id, num_envs=3, episode_rtts=4, staggered=True)
-    env.action_space.seed(0)
-    first, _ = env.reset(seed=3)
-    ended = np.zeros(3, bool)
-    lengths = np.zeros(3, int)
-    seen = [[], [], []]
-    for _ in range(30):
-        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        assert (reward[ended] == 0).all() and not truncated[ended].any()
-        lengths = np.where(ended, 0, lengths + 1)
-        for b in np.flatnonzero(truncated):
-            seen[b].append(lengths[b])
-        if truncated.any():
-            assert (info["_utilisation"] == truncated).all() and (info["utilisation"][~truncated] == 0).all()
-        else:
-            assert info == {}
-        assert (env.task.core.elapsed[ended] == 0).all()
-        ended = truncated
-    for own in seen:
-        assert 1 <= own[0] <= 4 and set(own[1:]) == {4}
-    assert first.shape == observation.shape and not terminated.any()
-
-
 def test_disabled_autoreset_resets_only_what_the_mask_says():
     env = gym.make_vec("ccenv/Sender-v0", num_envs=4, episode_rtts=3, autoreset_mode="DISABLED")
     assert env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
@@ -151,31 +125,6 @@ def test_disabled_autoreset_resets_only_what_the_mask_says():
     env.step(action)
     with pytest.raises(InputError, match="reset_mask of shape"):
         env.reset(options={"reset_mask": np.ones(3, bool)})
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_single_environment_is_a_row_of_the_batch(env_id):
-    settings = {"episode_rtts": 5}
-    seeds = [11, 22, 33]
-    batch = gym.make_vec(env_id, num_envs=3, **settings)
-    batch.action_space.seed(5)
-    batched, _ = batch.reset(seed=seeds)
-    singles = [gym.make(env_id, **settings).unwrapped for _ in seeds]
-    for row, (env, seed) in enumerate(zip(singles, seeds, strict=True)):
-        np.testing.assert_array_equal(env.reset(seed=seed)[0], batched[row])
-    for _ in range(12):
-        ended = batch.task.core.truncated()
-        actions = batch.action_space.sample()
-        batched, rewards, _, truncated, info = batch.step(actions)
-        for row, env in enumerate(singles):
-            if ended[row]:
-                observation, reward, stop = env.reset()[0], 0.0, False
-            else:
-                observation, reward, _, stop, own = env.step(actions[row])
-                if stop:
-                    assert own["loss"] == info["loss"][row]
-            np.testing.assert_array_equal(observation, batched[row])
-            assert reward == rewards[row] and stop == truncated[row]
 
 
 def test_seeds_reproduce_and_differ():
@@ -213,45 +162,6 @@ def test_render_draws_the_episode():
     batch = gym.make_vec("ccenv/Sender-v0", num_envs=2, render_mode="rgb_array")
     batch.reset(seed=0)
     assert len(batch.render()) == 2 and gym.make("ccenv/Sender-v0").unwrapped.render() is None
-
-
-BAD = [
-    ({"pathz": 1}, "unexpected keyword argument 'pathz'. Did you mean 'paths'"),
-    ({"paths": {"buffer_bpd": [1, 2]}}, "Did you mean 'buffer_bdp'"),
-    ({"paths": {"rtt_s": [2, 1]}}, "low <= high"),
-    ({"paths": {"link_rate_mss_per_rtt": [0, 1]}}, "low > 0"),
-    ({"paths": {"rtt_s": [0.1, float("nan")]}}, "finite"),
-    ({"paths": {"jitter_rtts": [0.3, 0.4]}, "steps_per_rtt": 4}, "no whole step"),
-    ({"models": ["ccacc"]}, "unknown model 'ccacc'. Did you mean 'ccac'"),
-    ({"senders": ["cubik"]}, "Did you mean 'cubic'"),
-    ({"senders": [3]}, "neither a name nor a sender"),
-    ({"senders": ["cubic"]}, "nothing to control"),
-    ({"adversary": 5}, "neither a name, a mixture"),
-    ({"adversary": "external"}, "Duel-v0"),
-    ({"adversary": {"kind": 0, "uniform": 0, "sticky": 0, "bang_bang": 0}}, "at least one share"),
-    ({"reward": {"utilization": 1}}, "Did you mean 'utilisation'"),
-    ({"beliefs": "papr"}, "Did you mean 'paper'"),
-    ({"render_mode": "human"}, "unknown render_mode"),
-    ({"episode_rtts": 4, "decision_steps": 32}, "fewer than two steps"),
-]
-
-
-@pytest.mark.parametrize(("settings", "message"), BAD)
-def test_bad_settings_are_refused_in_one_line(settings, message):
-    with pytest.raises(ccenv.CcenvError) as error:
-        SenderEnv(**settings)
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
-def test_network_refuses_what_it_does_not_control():
-    with pytest.raises(InputError, match="exactly one model"):
-        NetworkEnv(models=("cbr_delay", "ccac"))
-    with pytest.raises(InputError, match="no choice"):
-        NetworkEnv(models=("ideal",))
-    with pytest.raises(InputError, match="Duel-v0"):
-        NetworkEnv(senders=("external",))
-    with pytest.raises(InputError, match="leave it out"):
-        NetworkEnv(adversary="kind")
 
 
 def test_discrete_moves_of_the_network_are_values_of_the_box():

@@ -11,11 +11,10 @@ from policy_zoo import interface, random_policy
 from ccenv.agents.interface.rewards import REWARDS, TERMS
 from ccenv.agents.interface.signals import N_SIGNALS
 from ccenv.agents.learned.convert import PolicyReference
-from ccenv.base.errors import InputError
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.curve.interface import WatchedTask
 from ccenv.envs.curve.sender import SenderEnv
-from ccenv.envs.curve.settings import EnvSettings, read_settings
+from ccenv.envs.curve.settings import EnvSettings
 from ccenv.network.path import FlowPath, Path
 
 PATH = Path(link_rate_Bps=2e6, buffer_bytes=60_000, flows=(FlowPath(rtt_s=0.04, jitter_s=0.02),))
@@ -156,29 +155,3 @@ def test_state_copies_and_seeds():
     task.core.reset(seed=9)
     run(task, 12)
     np.testing.assert_array_equal(further, run(task, 10))
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"signals": ["sendratio"]}, "unknown signal 'sendratio'. Did you mean 'send_ratio'"),
-     ({"signals": "arora"}, "unknown signal or set of signals 'arora'. Did you mean 'aurora'"),
-     ({"action": "rate_dleta"}, "Did you mean 'rate_delta'"),
-     ({"reward": "auror"}, "unknown reward 'auror'. Did you mean 'aurora'"),
-     ({"reward": {"utilisaton": 1.0}}, "Did you mean 'utilisation'"),
-     ({"signals": ["app_left"]}, "'app_left' is not known on the curve engine"), ({"signals": ["true_others"]}, "for critics"),
-     ({"action": "rate_between"}, "needs a shield"), ({"action": "cwnd_exp2_over"}, "needs inner CCA"),
-     ({"action": "cwnd_exp2_over", "inner": "cc_qdel"}, "is no classic CCA"),
-     ({"action": "rate_delta", "action_parameters": {"alpha": 9.0}}, "must be in"),
-     ({"action_parameters": {"alpha": 0.1}}, "parameters is given"), ({"signals": []}, "signals"),
-     ({"signals": "aurora", "history": 0}, "history"), ({"history": 33}, "history"),
-     ({"reward": {"throughput": float("nan")}}, "reward")],
-)  # fmt: skip
-def test_what_there_is_not_is_refused_in_one_line(given, words):
-    with pytest.raises(InputError, match=words) as failure:
-        WatchedTask(1, read_settings(given, "ccenv/Sender-v0"))
-    assert "\n" not in str(failure.value)
-
-
-def test_environments_without_tables_say_so():
-    with pytest.raises(InputError, match="for the senders of ccenv/Sender-v0"):
-        gym.make_vec("ccenv/Network-v0", num_envs=1, signals="aurora")

@@ -1,12 +1,11 @@
 """Flows inside a shield in the packet environments: rates stay inside, and training sees what the deployed policy sees."""
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from shields_data import document, policy, shield
+from shields_data import policy, shield
 
 import ccenv  # noqa: F401  (registers the environments)
 from ccenv.agents.sender import ShieldSender
@@ -101,36 +100,3 @@ def test_other_signals_discrete_actions_batches_and_copies() -> None:
     core.set_state(kept)
     again = [env.step(np.full((3, 2), 2))[0] for _ in range(40)]
     np.testing.assert_array_equal(first, again)
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"action": "rate_delta"}, r"inside one the action is 'rate_between' \(got action 'rate_delta'\)"),
-        ({"shield": None, "action": "rate_between"}, "action 'rate_between' needs a shield"),
-        ({"clock": {"every": "srtt"}}, "flows decide when the shield does"),
-        ({"start_rate_share": [0.1, 1]}, "begin with the shield's first rate"),
-        ({"shield": "learned_nominal"}, "'learned_nominal' has no shield"),
-        ({"shield": "learned_shield_u8"}, "learned_shield_u80"),
-        ({"shield": {**document(), "rule": {"rate": {"C_L": 1}}}}, "no shield: none of its leaves is an interval"),
-        ({"shield": 5}, "neither a name, a file nor a shield"),
-        ({"shield": {**document(), "rule": {"rate_between": [{"C_L": 2}, {"C_L": 1}]}}}, "C_L"),  # ends that cross
-        ({"shield": "cut.json"}, r"cut\.json"),
-    ],
-)
-def test_bad_input_is_one_line(more: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cut.json").write_text('{"format": "ccenv-program", "version": 2')
-    with pytest.raises(InputError, match=words) as caught:
-        gym.make("ccenv/Packet-v0", **{"scenario": ONE, "shield": shield(), **more})
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["ccenv/PacketNetwork-v0", "ccenv/PacketDuel-v0"])
-def test_other_environments_refuse_it(name: str) -> None:
-    from ccenv.envs.packet.duel import PacketDuelEnv
-    from ccenv.envs.packet.network import PacketNetworkEnv
-
-    make = PacketDuelEnv if "Duel" in name else PacketNetworkEnv
-    with pytest.raises(InputError, match="a shield is for ccenv/Packet-v0"):
-        make(shield=shield())

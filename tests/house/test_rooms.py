@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple, TypeGuard
 
 import pytest
@@ -138,31 +138,11 @@ def hidden(files: dict[str, str]) -> list[str]:
 
 
 def circles_of(graph: dict[str, set[str]]) -> list[str]:
-    """Return groups each member of which reaches the others (strongly connected components, R. Tarjan 1972)."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    groups = []
-
-    def visit(node: str) -> None:
-        number[node] = lowest[node] = len(number)
-        stack.append(node)
-        for name in sorted(graph.get(node, ())):
-            if name not in number:
-                visit(name)
-                lowest[node] = min(lowest[node], lowest[name])
-            elif name in stack:
-                lowest[node] = min(lowest[node], number[name])
-        if lowest[node] == number[node]:
-            group = stack[stack.index(node) :]
-            del stack[-len(group) :]
-            if len(group) > 1:
-                groups.append("circle: " + ", ".join(sorted(group)))
-
-    for node in sorted(graph):
-        if node not in number:
-            visit(node)
-    return groups
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return ["circle: " + ", ".join(sorted(set(error.args[1])))]
+    return []
 
 
 def circles(files: dict[str, str]) -> list[str]:
@@ -329,7 +309,3 @@ def test_a_table_may_name_its_members() -> None:
 def test_crowded_folders_are_found() -> None:
     files = small_package() | {f"ccenv/network/m{k}.py": "" for k in range(MAX_FILES - 1)}
     assert not crowded(files) and crowded({**files, "ccenv/network/one_more.py": ""})
-
-
-def test_the_root_is_the_repository() -> None:
-    assert Path(ccenv.__file__).parents[1] == ROOT

@@ -86,7 +86,8 @@ def payload(name: str, content: bytes) -> Callable[[Path], None]:
 
     def change(folder: Path) -> None:
         write_atomic(folder / name, content)
-        edit(files={name: hashlib.sha256(content).hexdigest()})(folder)
+        files = json.loads((folder / "submission.json").read_text())["files"]
+        edit(files=files | {name: hashlib.sha256(content).hexdigest()})(folder)
 
     return change
 

@@ -308,6 +308,13 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("envelope_player", edit("envelope", lambda c: c.update(player_sha256="0" * 64)), "about the player 000"),
     ("not_on_the_panel", edit("damage", lambda c: c["cells"][0].update(sender="bbr1")), "run 1 is one/bbr1/kind/"),
     ("panel", edit("damage", lambda c: c["suite"].update(agents=["reno"])), "the suite was edited"),
+    ("no_commitment", edit("round", lambda c: c.pop("commitment")), "record .*commitment: missing"),
+    ("round_as_text", edit("round", lambda c: c.update(number="1")), "record .*number"),
+    ("card_of_a_number", edit("submission", lambda c: c.update(card=3)), "record .*card"),
+    ("no_manifest", edit("evaluation", lambda c: c.pop("manifest")), "record .*manifest: missing"),
+    ("no_cells_file", edit("evaluation", lambda c: c.update(files={})), "record .*cells.jsonl: missing"),
+    ("empty_summary", edit("evaluation", lambda c: c["manifest"].update(summary=[{}])), "record .*summary.0"),
+    ("no_damage_cells", edit("damage", lambda c: c.update(cells=[])), "record .*cells"),
     ("kind", lambda forged: forged.records[-1].update(kind="plugin"), "unknown kind 'plugin'"),
     ("subject", lambda forged: forged.record("evaluation", "reno").update(subject="0" * 64), "its subject is '000"),
     ("before_it", lambda forged: forged.drop(forged.record("submission", "reno")), "there is no submission .* before it"),
@@ -403,12 +410,50 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])
-def test_hostile_exports_are_refused(forgery, tmp_path, capsys, name, forge, message):
-    if forge.__code__.co_argcount == 2:
-        forge(forgery, tmp_path)
-    else:
-        forge(forgery)
+def strip(content: Content) -> None:
+    content["files"].pop(SIGNATURE)
+
+
+def other_signature(entry: str) -> Callable[[Forgery, Path], None]:
+    """Somebody signs another one's document: that key is not the one that the document names."""
+
+    def forge(forged: Forgery, workshop: Path) -> None:
+        row = forged.record("submission", entry)
+        signature = forged.add_file(sign(forged.file_of(row, DOCUMENT), workshop / OTHER_KEY))
+        forged.edit(row, lambda content: content.update(signed_by=read_fingerprint(workshop / OTHER_KEY)))
+        forged.edit(row, lambda content: content["files"].update({SIGNATURE: signature}))
+
+    return forge
+
+
+def withdrawn_by_another(forged: Forgery, workshop: Path) -> None:
+    row = forged.record("submission", "signed")
+    request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
+    signature = sign(request, workshop / OTHER_KEY, "ccenv-withdrawal")
+    content = {"submission": row["subject"], "name": "signed", "by": "key", "reason": "", "recorded_at": MOMENT}
+    files = {"withdraw.json": request, "withdraw.json.sig": signature}
+    forged.add_record("withdrawal", row["subject"], "withdrawal/x", content, files)
+
+
+SIGNED: list[tuple[str, Callable[..., None], str]] = [
+    ("stripped", edit("submission", strip, "signed"), "is signed with"),
+    ("stripped_and_forgotten", edit("submission", lambda c: (strip(c), c.update(signed_by=None)), "signed"), "is signed with"),
+    *((f"signed_by_another_{entry}", other_signature(entry), "as signed_with") for entry in ("signed", "plain")),
+    *((f"author_{n}", handed_in("cc_probe_fast", "mine", author), "signed by nobody, but 'Grace Hopper' signed 'signed'")
+      for n, author in enumerate(("Grace Hopper", "grace-hopper", "Gr\u0430ce Hopper"))),
+    ("withdrawn_by_another_key", withdrawn_by_another, "'signed' was signed by SHA256:"),
+]  # fmt: skip
+KEYS_NEEDED = pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [*(pytest.param(*row[1:], id=row[0]) for row in FORGED),
+     *(pytest.param(*row[1:], id=row[0], marks=KEYS_NEEDED) for row in SIGNED)],
+)  # fmt: skip
+def test_hostile_exports_are_refused(forgery, workshop, tmp_path, capsys, forge, message):
+    given = {"folder": tmp_path, "workshop": workshop}
+    forge(forgery, *(given[name] for name in forge.__code__.co_varnames[1 : forge.__code__.co_argcount]))
     line = refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
     assert re.search(message, line), line
 
@@ -419,55 +464,6 @@ SMALL_AUDIT = ["-s", "sample=3", "-s", "proofs=0"]
 def test_the_export_that_hostile_ones_are_made_from_is_good(forgery, tmp_path, capsys):
     assert main(["board", "import", str(forgery.write(tmp_path / "good.jsonl")), "--board", str(tmp_path / "new")]) == 0
     assert main(["board", "audit", "--board", str(tmp_path / "new"), *SMALL_AUDIT, "--expect-head", forgery.head]) == 0
-
-
-def strip(content: Content) -> None:
-    content["files"].pop(SIGNATURE)
-
-
-def strip_and_forget(content: Content) -> None:
-    strip(content)
-    content["signed_by"] = None
-
-
-@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
-@pytest.mark.parametrize(("change", "message"), [(strip, "is signed with"), (strip_and_forget, "is signed with")])
-def test_hostile_signatures_are_not_stripped(forgery, tmp_path, capsys, change, message):
-    forgery.edit(forgery.record("submission", "signed"), change)
-    assert message in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
-
-
-@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
-@pytest.mark.parametrize("entry", ["signed", "plain"])
-def test_hostile_signatures_replace_none(forgery, workshop, tmp_path, capsys, entry):
-    """Somebody signs another one's document: that key is not the one that the document names."""
-    row = forgery.record("submission", entry)
-    signature = sign(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
-
-    def change(content: Content) -> None:
-        content["signed_by"] = read_fingerprint(workshop / OTHER_KEY)
-        content["files"][SIGNATURE] = forgery.add_file(signature)
-
-    forgery.edit(row, change)
-    assert "as signed_with" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
-
-
-@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
-@pytest.mark.parametrize("author", ["Grace Hopper", "grace-hopper", "Gr\u0430ce Hopper"])
-def test_hostile_entries_take_no_author_that_has_signed(forgery, tmp_path, capsys, author):
-    handed_in("cc_probe_fast", "mine", author)(forgery, tmp_path)
-    assert "signed by nobody, but 'Grace Hopper' signed 'signed'" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
-
-
-@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
-def test_hostile_withdrawals_need_the_key_that_signed(forgery, workshop, tmp_path, capsys):
-    row = forgery.record("submission", "signed")
-    request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
-    signature = sign(request, workshop / OTHER_KEY, "ccenv-withdrawal")
-    content = {"submission": row["subject"], "name": "signed", "by": "key", "reason": "", "recorded_at": MOMENT}
-    files = {"withdraw.json": request, "withdraw.json.sig": signature}
-    forgery.add_record("withdrawal", row["subject"], "withdrawal/x", content, files)
-    assert "'signed' was signed by SHA256:" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
 
 
 def lines(change: Callable[[list[bytes]], Any]) -> Callable[[bytes], bytes]:

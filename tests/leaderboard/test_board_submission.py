@@ -386,14 +386,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "sub"
 
 
-def rewrite(folder: Path, name: str, content: bytes) -> None:
-    """Replace a file and its hash in the document, as a careful forger would."""
-    (folder / name).write_bytes(content)
-    card = json.loads((folder / "submission.json").read_text())
-    card["files"][name] = hashlib.sha256(content).hexdigest()
-    (folder / "submission.json").write_text(json.dumps(card))
-
-
 def test_a_shield_is_packed_with_its_weights_and_read_back(folder: Path) -> None:
     submission = read_submission(folder)
     assert sorted(submission.files) == ["contract.json", "policy.safetensors", "submission.json"]
@@ -410,7 +402,7 @@ def test_a_shield_is_packed_with_its_weights_and_read_back(folder: Path) -> None
      (json.dumps(document(version=9)), "version"), ("{", "JSON")],
 )  # fmt: skip
 def test_a_forged_shield_is_refused(folder: Path, content: str, said: str) -> None:
-    rewrite(folder, "contract.json", content.encode())
+    payload("contract.json", content.encode())(folder)
     with pytest.raises(InputError, match=said):
         read_submission(folder)
 
@@ -420,7 +412,7 @@ def test_the_command_line_checks_weights_and_shield(folder: Path, refused, bad: 
     assert main(["board", "check", str(folder)]) == 0
     tensors = read_tensors((folder / "policy.safetensors").read_bytes(), "weights")
     tensors["w0"][0, 0] = bad
-    rewrite(folder, "policy.safetensors", tensor_file(tensors))
+    payload("policy.safetensors", tensor_file(tensors))(folder)
     refused(["board", "check", str(folder)], "not finite")
     assert main(["board", "submit", str(folder), "--board", str(folder.parent / "board")]) == 2
     assert not list((folder.parent / "board").rglob("policy.safetensors"))
@@ -442,7 +434,7 @@ def test_each_file_is_needed_and_hashed(folder: Path) -> None:
 
 def test_a_shield_is_no_program(tmp_path: Path) -> None:
     pack("cc_qdel", CARD, tmp_path / "sub")
-    rewrite(tmp_path / "sub", "program.json", json.dumps(document()).encode())
+    payload("program.json", json.dumps(document()).encode())(tmp_path / "sub")
     with pytest.raises(InputError, match="decides no rate"):
         read_submission(tmp_path / "sub")
 

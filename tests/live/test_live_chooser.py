@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import descendants
 
 from ccenv.agents import make_sender
 from ccenv.agents.interface.interface import N_OBSERVATION, fill_observation
@@ -144,25 +146,11 @@ def wanted(sender: str, duration_s: float = 2.5) -> dict[str, object]:
 
 def chooser_of(pid: int) -> int | None:
     """Return the process id of the chooser that runs for a process."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"ccenv.live.system.chooser" in words and _is_below(int(folder.name), pid):
-                return int(folder.name)
-        except OSError:
-            continue
+    for child in descendants(pid):
+        with suppress(OSError):
+            if b"ccenv.live.system.chooser" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                return child
     return None
-
-
-def _is_below(pid: int, ancestor: int) -> bool:
-    while pid > 1:
-        if pid == ancestor:
-            return True
-        try:
-            pid = int((Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-        except OSError:
-            return False
-    return False
 
 
 def woken(pid: int) -> int:

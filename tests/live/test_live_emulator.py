@@ -115,16 +115,20 @@ def test_every_adversary_is_legal(model: str, name: str) -> None:
     assert_legal(one)
 
 
+def engine_beside(one: Wire) -> CurveEngine:
+    """Return the curve engine of the same path and adversary."""
+    path = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))
+    adversary = load_jitter_adversary(one.scenario.flows[0].jitter)
+    return CurveEngine([path], model="ccac", senders=[ExternalSender("given")], adversary=adversary, record=True)
+
+
 @pytest.mark.parametrize("name", ["slowest", "square", "hoard", "recorded"])
 def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
     """The same bytes in each step and the same moves: equal tokens, and as many whole packets as the engine's service holds."""
     jitter = {"kind": "adversary", "max_s": D_S, "adversary": name if name != "recorded" else str(shipped_moves()["reno"])}
     one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
     step_s, counts = 0.005, [1 + (7 * k) % 9 if k % 40 < 30 else 1 for k in range(200)]
-    engine = CurveEngine(
-        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))], model="ccac",
-        senders=[ExternalSender("given")], adversary=load_jitter_adversary(one.scenario.flows[0].jitter), record=True,
-    )  # fmt: skip
+    engine = engine_beside(one)
     number = 0
     for k, count in enumerate(counts):
         engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
@@ -150,10 +154,7 @@ def test_a_learned_adversary_sees_what_the_curve_engine_shows(tmp_path: Path) ->
     jitter = {"kind": "adversary", "max_s": D_S, "adversary": str(next(tmp_path.glob("*.safetensors")))}
     one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
     step_s, count, number, heard, services = 0.005, 6, 0, 0, []
-    engine = CurveEngine(
-        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))], model="ccac",
-        senders=[ExternalSender("given")], adversary=player, record=True,
-    )  # fmt: skip
+    engine = engine_beside(one)
     for k in range(200):
         engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
         one.run((k + 0.5) * step_s)

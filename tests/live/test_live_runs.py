@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import alive, descendants, parents, wait_until
 
 from ccenv.engine.packet.layout import EVENTS
 from ccenv.live import LiveError, LiveResult, live_needs, read_live_scenario, run_live, valid_run
@@ -113,33 +114,6 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def children_of(pid: int) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if int((folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]) == pid:
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(done: Any, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if done():
-            return True
-        time.sleep(0.05)
-    return bool(done())
-
-
 @pytest.fixture
 def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start a run of minutes in an empty folder; give the process and its worker."""
@@ -147,9 +121,9 @@ def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     (tmp_path / "long.yaml").write_text(json.dumps(data), encoding="utf-8")
     process = subprocess.Popen([*COMMAND, "long.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert wait_for(lambda: children_of(process.pid), 300), "no worker was started"
+        assert wait_until(lambda: bool(descendants(process.pid)), 300), "no worker was started"
         time.sleep(1.0)
-        yield process, children_of(process.pid)[0]
+        yield process, next(child for child, parent in parents().items() if parent == process.pid)
     finally:
         process.kill()
         process.communicate()
@@ -159,13 +133,13 @@ def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_nothing_is_left(tmp_path: Path, long_run: tuple[subprocess.Popen[str], int], number: int) -> None:
     process, worker = long_run
-    assert wait_for(lambda: children_of(worker), 120), "nothing keeps the core awake"
-    helpers = children_of(worker)
+    assert wait_until(lambda: bool(descendants(worker)), 120), "nothing keeps the core awake"
+    helpers = descendants(worker)
     process.send_signal(number)
-    assert wait_for(lambda: process.poll() is not None, 60)
+    assert wait_until(lambda: process.poll() is not None, 60)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    assert wait_for(lambda: not alive(worker), 60), "the worker is left, and its namespaces with it"
-    assert wait_for(lambda: not any(alive(helper) for helper in helpers), 60), "what keeps the core awake is left"
+    assert wait_until(lambda: not alive({worker}), 60), "the worker is left, and its namespaces with it"
+    assert wait_until(lambda: not alive(helpers), 60), "what keeps the core awake is left"
     assert [file.name for file in tmp_path.iterdir()] == ["long.yaml"]
 
 
@@ -218,4 +192,4 @@ def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert wait_for(lambda: name not in available_controls(), 60) and list(tmp_path.iterdir()) == []
+    assert wait_until(lambda: name not in available_controls(), 60) and list(tmp_path.iterdir()) == []

@@ -16,7 +16,6 @@ from ccenv.agents.synthesized import shipped_program
 from ccenv.attacks.run import attack
 from ccenv.attacks.store import stored_moves
 from ccenv.base.errors import CcenvError, InputError, UnknownNameError
-from ccenv.cli import main as cli
 from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.live import (
     LiveError,
@@ -365,17 +364,3 @@ def test_the_kernel_refuses_what_leaves_its_memory() -> None:
     with pytest.raises(Refusal, match=f"^live: the kernel refused {name}: ") as caught:
         Program(name, compile_bpf(bad))
     assert "BEGIN PROG LOAD LOG" in caught.value.log
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["live", "nosuch"], "live scenario 'nosuch'"),
-    (["live", "attack", "nobody"], "unknown sender with a stored attack 'nobody'"),
-    (["live", "load", "copa"], "'copa' is no belief program; programs: cc_qdel, cc_probe"),
-    (["live", "load", "learned_robust_d4"], "at most 15 characters, 'learned_robust_d4' has 17; give -s name=..."),
-    (["live", "run", "reno_hold", "-s", "duration_s=0s"], "duration"),
-    (["live", "run", "reno_hold", "--virtual", "--plot", "x.pdf"], "'x.pdf' ends in '.pdf'; allowed: .png, .svg"),
-])  # fmt: skip
-def test_the_command_line_says_it_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
-    assert cli.main(arguments) == 2
-    told = capsys.readouterr().err.strip()
-    assert words in told and told.startswith("ccenv: error: ")

@@ -43,9 +43,9 @@ def write(file: FilePath, content: dict[str, bytes]) -> FilePath:
     return file
 
 
-def npy(array: np.ndarray, **keywords: object) -> bytes:
+def npy(array: np.ndarray) -> bytes:
     out = io.BytesIO()
-    np.lib.format.write_array(out, array, **keywords)  # type: ignore[arg-type]
+    np.lib.format.write_array(out, array)
     return out.getvalue()
 
 
@@ -148,13 +148,6 @@ def test_a_flipped_byte_never_passes_as_another_run(position: int, value: int, t
     np.testing.assert_array_equal(after.S, original.S)
 
 
-def lie() -> bytes:
-    """Return an array of eight bytes that says it has two times ten to the fifteenth numbers."""
-    out = io.BytesIO()
-    np.lib.format.write_array_header_1_0(out, {"descr": "<f8", "fortran_order": False, "shape": (10**15, 2)})
-    return out.getvalue() + bytes(8)
-
-
 @pytest.mark.parametrize(("name", "content", "said"), [
     ("x.npy", npy(np.zeros(3)), "not a ccenv trace: array 'header' is missing"), ("G.npy", None, "array 'G' is missing"),
     ("Gx.npy", npy(np.zeros(3)), "unknown array 'Gx'. Did you mean 'G'"),
@@ -164,18 +157,9 @@ def lie() -> bytes:
     ("header", {"path": {"link_rate_Bps": -1, "flows": [{"rtt_s": 0.04}]}}, "path.link_rate_Bps"),
     ("header", {"steps_per_rtt": 10**400}, "header"), ("header.npy", as_header("{"), "not valid JSON"),
     ("header.npy", as_header("[]"), "not a trace: expected a JSON object"),
-    ("header.npy", as_header('{"format": NaN}'), "NaN is not a number that JSON allows"),
-    ("header.npy", as_header('{"format": 1, "format": 2}'), "key 'format' is given twice"),
-    ("header.npy", as_header("[" * 1_000), "1000 levels of nesting; at most 12 are allowed"),
     ("header.npy", as_header("[" * 100_000), "100000 values; at most 65536 are allowed"),
     ("header.npy", npy(np.array([255, 254], np.uint8)), "header: not UTF-8 text (byte 0)"),
-    ("A.npy", npy(np.array([{"a": 1}], dtype=object), allow_pickle=True), "array 'A' has dtype |O; it must be <f8"),
-    ("A.npy", npy(np.zeros((21, 2), np.float32)), "array 'A' has dtype <f4; it must be <f8"),
-    ("A.npy", npy(np.asfortranarray(np.zeros((21, 2)))), "it must be in C order"),
     ("A.npy", b"no array", "is not in .npy format 1.0"),
-    ("A.npy", b"\x93NUMPY\x01\x00\xff\xff{'a'", "no header that numpy writes"),
-    ("A.npy", lie(), "has 8 bytes, but its shape (1000000000000000, 2) needs"),
-    ("A.npy", npy(np.zeros((21, 2)), version=(2, 0)), "is not in .npy format 1.0"),
 ])  # fmt: skip
 def test_refuses_damaged_and_foreign_arrays_and_pickles(name: str, content: object, said: str, file: FilePath) -> None:
     good = members(file)
@@ -198,19 +182,13 @@ def test_refuses_what_is_no_archive(name: str, said: str, tmp_path: FilePath) ->
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_refuses_more_bytes_than_allowed_and_an_array_twice(file: FilePath, tmp_path: FilePath) -> None:
+def test_refuses_more_bytes_than_allowed_and_an_array_twice(file: FilePath) -> None:
     with pytest.raises(TraceError, match="longer than 100 bytes"):
         load_trace(file, max_bytes=100)
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("A.npy", b"")
     with pytest.raises(TraceError, match="stored twice"):
         load_trace(file)
-    bomb = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.npy", bytes(10_000_000))
-    assert bomb.stat().st_size < 20_000
-    with pytest.raises(TraceError, match="10000000 bytes unpacked; at most 1000000 are read"):
-        load_trace(bomb, max_bytes=1_000_000)
 
 
 def test_writes_all_or_nothing(trace: Trace, file: FilePath, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> None:

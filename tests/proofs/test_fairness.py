@@ -59,22 +59,6 @@ def test_the_command(answer, tmp_path, monkeypatch):
     assert told["verdict"] == "verified" and main(["certificate", "check", told["certificate"], "--json"]) == 0
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["ever_delay"], "--flows is missing"), (["ever_delay", "--flows", "2"], "--flows is 2"),
-    (["cc_qdel", "--flows", "any"], "unknown sender with a theorem about any number of flows"),
-    (["ever_delay", "--flows", "any", "--grid"], "do not go with it"),
-    (["ever_delay", "--flows", "any", "--set", "fairness=1"], "fairness is 1; it must be 1.05 to 16"),
-    (["ever_delay", "--flows", "any", "--set", "fairnes=2"], "fairness"),
-    (["ever_delay", "--flows", "any", "--set", "jitter=1/4", "--set", "jitter=1"], "-s jitter is given twice"),
-    (["ever_delay", "--flows", "any", "--set", "jitter"], "of the form KEY=VALUE"),
-    (["ever_delay", "--flows", "any", "--set", "jitter=1/0"], "its divisor is 0"),
-    (["ever_delay", "--flows", "any", "--set", "early=0.5", "--set", "unlike=0.6"], "are more than 1 together"),
-])  # fmt: skip
-def test_bad_input_is_one_line(refused, arguments, words):
-    pytest.importorskip("z3")
-    refused(["verify", "theorem", *arguments], words)
-
-
 def test_a_design_that_does_not_exist_names_the_nearest(monkeypatch):
     import ccenv.proofs.theorems.fairness.design as module
 

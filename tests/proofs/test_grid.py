@@ -148,14 +148,6 @@ def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
         assert check_trace(trace) == [] and flow.jitter_s == pytest.approx(2 * flow.rtt_s)
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    (["--set", "f=1/2"], "goes with --grid"), (["-s", "cells=2:1", "--set", "f"], "KEY=VALUE"),
-    (["-s", "cells=2:1", "--set", "h=1"], "unknown setting 'h'"), (["-s", "cells=2:1", "--set", "f=x"], "not a number"),
-])  # fmt: skip
-def test_constants_that_are_none_are_refused_in_one_line(given, said, refused) -> None:
-    refused(["verify", "theorem", str(SMALL), *given], said)
-
-
 @pytest.mark.parametrize(("f", "every_k"), [("3/10", True), ("99/100", False)])
 def test_a_claim_carries_over_to_every_k_with_some_constants_and_not_with_others(f, every_k, capsys) -> None:
     main(["verify", "theorem", str(SMALL), "-s", "cells=2:1", "--time-limit", "30", "--set", f"f={f}", "--json"])
@@ -163,14 +155,6 @@ def test_a_claim_carries_over_to_every_k_with_some_constants_and_not_with_others
     claim = data["cells"][0]["claims"]["utilisation"]
     assert data["constants"]["f"] == f and claim["bound"] == float(Fraction(f))
     assert claim["every_k"] is every_k and (claim["verdict"] == "carries over") is every_k
-
-
-@pytest.mark.parametrize(
-    ("cell", "said"),
-    [("1:1/2", "no sample"), ("0:1", "K must be"), ("2:9", "D 0 to"), ("2", "K:D"), ("two:1", "K"), ("2:x", "D")],
-)
-def test_grids_that_are_none_are_refused_in_one_line(cell, said, refused) -> None:
-    refused(["verify", "theorem", str(SMALL), "-s", f"cells={cell}"], said)
 
 
 def test_the_record_keeps_cells_and_takes_newer_ones() -> None:

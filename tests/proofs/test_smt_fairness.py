@@ -79,8 +79,3 @@ def test_a_late_start_without_a_cycle_is_unknown(tmp_path, monkeypatch, capsys) 
     data = json.loads(capsys.readouterr().out)
     assert data["verdict"] == "unknown" and "have no encoding" in data["reason"] and not list(tmp_path.iterdir())
     assert late_start.late_start_outcome
-
-
-@pytest.mark.parametrize(("arguments", "message"), [(["--flows", "17"], "17 flows"), (["--at-most", "2000"], "ratio is 2000")])
-def test_late_starts_have_limits(arguments, message, tmp_path, refused) -> None:
-    refused(["verify", "fairness", "cc_probe_slow", *arguments, "--out", str(tmp_path)], message)

@@ -66,35 +66,6 @@ def test_a_stack_that_cannot_pace_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert compile_sender(Aioquic(), "cubic", small_path(), 0.0025) == "cubic"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["export", "cc_qdel", "--target", "quic:msquic", "-o", "p.c"], "unknown export target 'quic:msquic'"),
-        (["export", "cc_qdel", "--target", "quic:aioquic", "-o", "p.o"], "give a file that ends with .c (the program) or .py"),
-        (["export", "learned_shield_u80", "--target", "quic:quinn", "-s", "chooser=user", "-o", "p.c"], "no process chooses for"),
-        (["quic", "run", "cc_qdel", "--stack", "msquic"], "unknown QUIC stack 'msquic'"),
-        (["quic", "run", "cubicc"], "unknown sender of aioquic 'cubicc'. Did you mean 'cubic'?"),
-        (["quic", "run", "copa"], "'copa' is no belief program"),
-        (["quic", "run", "cubic", "--jitter", "7ms"], "jitter_s 0.007 is not a whole number of steps"),
-        (["quic", "run", "cubic", "--duration", "0s"], "0 steps of 5 ms; at least 2"),
-        (["quic", "run", "cubic", "--rtt", "4s", "--duration", "400ms"], "1 steps of 500 ms; at least 2"),
-        (["quic", "run", "cubic", "--duration", "1h"], "720000 steps at 48 Mbit/s; at most 200000"),
-        (["quic", "run", "cubic", "--moves", "absent.npz"], "absent.npz"),
-    ],
-)
-def test_refusals_are_one_line(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Aioquic, "missing", lambda self: None)
-    assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert words in told.err
-    assert told.err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_missing_stack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: Capture, refused, tmp_path: Path) -> None:
     """No wheel, another version, a foreign library, no cargo: one line each."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from test_quic_runs import needs_aioquic
 
-from ccenv.base.errors import InputError
 from ccenv.live.export.bpf import ExportError
 from ccenv.quic.run import QuicError, compile_sender, make_run
 from ccenv.quic.stacks import STACKS
@@ -37,9 +36,3 @@ def test_a_policy_on_beliefs_is_no_window_and_stays_refused() -> None:
     """learned_nominal sets a rate from beliefs; only exported programs bring those into a stack."""
     with pytest.raises(ExportError, match="is no belief program"):
         compile_sender(STACKS["aioquic"], "learned_nominal", None, 0.005)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("option", "given"), [("--rtt", {"rtt_s": 0.0}), ("--rate", {"rate_mbps": 0.0})])
-def test_the_option_that_cannot_be_is_the_one_that_is_told(option: str, given: dict[str, float]) -> None:
-    with pytest.raises(InputError, match=f"^{option} is 0; it must be above 0$"):
-        make_run("aioquic", ["cubic"], **given)  # type: ignore[arg-type]

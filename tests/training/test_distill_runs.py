@@ -326,26 +326,6 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
     assert found <= worst[0] + 1e-9 and objective.values(programs)[1] <= before[1] + 1e-9  # the pool only grows
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
-     (["still.safetensors", "-s", "utilisation=0.5"], "give --prove too"),
-     (["still.safetensors", "--prove", "-s", "utilisation=1.5"], "must lie in 0.05 to 0.95"),
-     (["learned_nominl"], "Did you mean 'learned_nominal'"), (["nothing.safetensors"], "cannot be read"),
-     (["still.safetensors", "--prove", "-s", "recheck=yice"], "Did you mean 'yices'?"),
-     (["still.safetensors", "-s", "recheck=yices"], "give --prove too"),
-     (["still.safetensors", "--prove", "-s", "timeouts=paper2"], "Did you mean 'paper'?"),
-     (["still.safetensors", "-s", "timeouts=paper"], "give --prove too"),
-     (["still.safetensors", "--prove", "-s", "rounds=0"], "rounds is 0; it must be at least 1"),
-     (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
-     (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0")],
-)  # fmt: skip
-def test_distill_refuses_in_one_line(arguments, said, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    save_policy(tmp_path / "still", constant_policy(0.0))
-    refused(["distill", *arguments, *SMALL], said)
-
-
 DATA = Path(__file__).parents[2] / "docs" / "data"
 RECORD = json.loads((DATA / record.RECORD).read_text())
 

@@ -31,15 +31,11 @@ def test_a_short_run_has_an_exact_curve() -> None:
 
 
 @pytest.mark.slow
-def test_ppo_comes_within_a_fifth_of_the_value_of_cbr_small() -> None:
-    found = learn("cbr_small", load_training("ppo").model_copy(update={"total_steps": 491_520}))
-    assert min(row["regret"] for row in found.curve) <= 1.2 * found.value
-
-
-@pytest.mark.slow
-def test_rllib_comes_within_a_fifth_of_the_value_of_cbr_late() -> None:
-    pytest.importorskip("ray")
-    found = learn("cbr_late", load_training("rllib").model_copy(update={"total_steps": 327_680}))
+@pytest.mark.parametrize(("game", "name", "steps"), [("cbr_small", "ppo", 491_520), ("cbr_late", "rllib", 327_680)])
+def test_learning_comes_within_a_fifth_of_the_value(game: str, name: str, steps: int) -> None:
+    if name == "rllib":
+        pytest.importorskip("ray")
+    found = learn(game, load_training(name).model_copy(update={"total_steps": steps}))
     assert min(row["regret"] for row in found.curve) <= 1.2 * found.value
 
 

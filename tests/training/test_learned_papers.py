@@ -146,9 +146,8 @@ def test_the_page_shows_the_recorded_worst_cases() -> None:
         assert f"{record['worst_utilisation']:.2f}" in page, record["sender"]
 
 
-DATA = Path(__file__).parents[2] / "docs" / "data"
-ZOO = json.loads((DATA / "learning.json").read_text())["zoo"]
-DISTILLATION = json.loads((DATA / "distillation.json").read_text())
+ZOO = json.loads((DOCS / "data" / "learning.json").read_text())["zoo"]
+DISTILLATION = json.loads((DOCS / "data" / "distillation.json").read_text())
 RUNS, SUITES = DISTILLATION["runs"], DISTILLATION["suites"]
 PROOFS = [proof for run in RUNS for proof in run["proofs"] if proof["name"] in AGENTS]
 

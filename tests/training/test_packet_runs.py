@@ -58,18 +58,6 @@ def test_a_run_inside_a_shield_is_a_sender_of_sim_and_holds_its_shield(tmp_path:
     assert run_module.read_config(tmp_path / "config.yaml").packet == config.packet
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [("packet.signals=aurora", "sees beliefs"), ("packet.history=3", "sees beliefs"),
-     ("packet.action=rate_delta", "inside one the action is 'rate_between'"), ("shield=learned_nominal", "has no shield"),
-     ("shield=nothing.json", "nothing.json")],
-)  # fmt: skip
-def test_what_no_chooser_is_is_refused(more: str, said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
-        small("packet_shield", more)
-    assert "\n" not in str(caught.value)
-
-
 def test_videos_show_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.image import imread
 

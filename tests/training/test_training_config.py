@@ -95,16 +95,6 @@ def test_every_point_of_the_sweep_is_a_valid_config_with_a_folder_of_its_own(tmp
     assert sweep["metric"]["name"] in Progress.__annotations__
 
 
-def test_overrides_without_set_are_what_a_sweep_passes(tmp_path, capsys, refused):
-    pytest.importorskip("stable_baselines3")
-    small = ["num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "total_steps=64", "evaluation.n_paths=4"]
-    assert main(["train", "quick_sender", *small, "--set", "ppo.hidden=[4]", "--out", str(tmp_path)]) == 0
-    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
-    assert config["num_envs"] == 8 and config["ppo"]["hidden"] == [4]
-    capsys.readouterr()
-    refused(["train", "quick_sender", "ppo.hiden=[4]"], "Did you mean 'hidden'")
-
-
 def test_seeds_and_their_record(tmp_path, monkeypatch, answer, refused):
     pytest.importorskip("stable_baselines3")
     import json
@@ -128,15 +118,7 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, answer, refused):
     assert entry["world"]["senders"] == ["external"] and entry["world"]["steps_per_rtt"] == 4
     assert entry["evaluation"]["path_set"] == entry["common"]["path_set"] == "report"
     assert "/" not in json.dumps(entry)  # no path of this machine
-    (tmp_path / "learning.json").write_text("{}")
-    with pytest.raises(InputError, match="not a record"):
-        record.read_data(tmp_path / "learning.json")
     assert main(["train", "quick_sender", "--seeds", "0,x"]) == 2
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, refused):
-    (tmp_path / "file").write_text("x")
-    refused(["train", "quick_sender", "--out", str(tmp_path / "file" / "run")], "cannot be made")
 
 
 SMALL = [

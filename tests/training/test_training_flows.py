@@ -380,8 +380,7 @@ def test_a_policy_inside_a_shield_is_read_back(tmp_path):
         save_policy(tmp_path, ShieldSender("c", shield(), "middle"))
 
 
-def test_choosers_by_name(tmp_path, refused):
-    refused(["train", "quick_sender", "--set", "shield=cc_qdel"], "has no shield")
+def test_choosers_by_name(tmp_path):
     file = tmp_path / "c.json"
     file.write_text(to_json(shield()))
     for chooser in ("lo", "hi", "middle", "random"):
@@ -389,10 +388,6 @@ def test_choosers_by_name(tmp_path, refused):
     assert make_sender(f"shield:file={file}").chooser == "middle"
     save_policy(tmp_path, make_sender("learned_shield_u80"))
     assert make_sender(f"shield:file={file},policy={tmp_path}").policy is not None
-    with pytest.raises(ProgramError, match="somebody must choose"):
-        make_sender(str(file))
-    with pytest.raises(InputError, match="unknown chooser"):
-        make_sender(f"shield:file={file},chooser=best")
 
 
 @pytest.mark.parametrize(

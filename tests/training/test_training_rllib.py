@@ -26,16 +26,6 @@ def test_mean_layers_take_the_head_apart() -> None:
     assert weights[-1].T.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [(["iteration=3"], "Did you mean 'iterations'"), (["environment.model=[ccac]"], "Did you mean 'models'"),
-     (["environment.models=[ccac, ideal]"], "one model"), (["hidden=[512]"], "widths must lie in 1 to 256")],
-)  # fmt: skip
-def test_bad_configs_stop_before_ray_starts(changes, said, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    refused(["train", "rllib_duel", *(a for c in changes for a in ("--set", c))], said)
-
-
 class Trained:
     """Stands for RLlib's algorithm: modules with given weights."""
 

@@ -224,8 +224,8 @@ TRACES: dict[str, tuple[Make, str]] = {
 TRACE_READERS = {"check": "trace check {file}", "replay": "trace replay {file}"}
 
 
-def export_line(content: bytes) -> Make:
-    return lambda: b'{"format":"ccenv-board-export","format_version":1,"records":1}\n' + content
+def export_line(content: bytes, n_records: str = "1") -> Make:
+    return lambda: b'{"format":"ccenv-board-export","format_version":1,"records":%s}\n' % n_records.encode() + content
 
 
 ARGUMENTS: dict[str, tuple[str | tuple[str, ...], str]] = {
@@ -249,25 +249,16 @@ ARGUMENTS: dict[str, tuple[str | tuple[str, ...], str]] = {
     "replayed_against_a_400_digit_sender": (("attack", "reno", "--adversary", "square:period_rtts=" + "9" * 400), "number"),
 }
 
+EXPORTS: dict[str, tuple[str, Make, str]] = {
+    "export_not_xz": ("e.jsonl.xz", lambda: b"abc", "not a complete .xz file"),
+    "export_xz_cut_short": ("e.jsonl.xz", lambda: lzma.compress(b"x\n" * 9_000)[:-20], ""),
+    "export_xz_more": ("e.jsonl.xz", lambda: lzma.compress(b"{}\n") + b"abc", ""),
+    "export_of_deep_line": ("e.jsonl", export_line(b"[" * 9_000 + b"\n"), "at most 64"),
+    "export_line_without_end": ("e.jsonl", export_line(b"{}"), "truncated"),
+    "export_of_no_records": ("e.jsonl", export_line(b"", "true"), "truncated"),
+}
 OTHERS = (
-    HostileFile("export_not_xz", "e.jsonl.xz", lambda: b"abc", "board import {file} --board none/b", "not a complete .xz file"),
-    HostileFile(
-        "export_xz_cut_short", "e.jsonl.xz", lambda: lzma.compress(b"x\n" * 9_000)[:-20], "board import {file} --board none/b", ""
-    ),
-    HostileFile(
-        "export_xz_more", "e.jsonl.xz", lambda: lzma.compress(b"{}\n") + b"abc", "board import {file} --board none/b", ""
-    ),
-    HostileFile(
-        "export_of_deep_line", "e.jsonl", export_line(b"[" * 9_000 + b"\n"), "board import {file} --board none/b", "at most 64"
-    ),
-    HostileFile("export_line_without_end", "e.jsonl", export_line(b"{}"), "board import {file} --board none/b", "truncated"),
-    HostileFile(
-        "export_of_no_records",
-        "e.jsonl",
-        lambda: b'{"format":"ccenv-board-export","format_version":1,"records":true}\n',
-        "board import {file} --board none/b",
-        "truncated",
-    ),
+    *(HostileFile(name, file, make, "board import {file} --board none/b", said) for name, (file, make, said) in EXPORTS.items()),
     HostileFile("extends_outside", "c.yaml", lambda: b"extends: ../../etc/passwd\n", "train {file}", "is not allowed"),
     HostileFile("flows_as_a_number", "s.yaml", lambda: b"links: [{rate_mbps: 12, buffer_bdp: 1}]\nflows: 0.5\n", "sim {file}"),
     HostileFile("extends_absolute", "c.yaml", lambda: b"extends: /etc/passwd\n", "train {file}", "is not allowed"),

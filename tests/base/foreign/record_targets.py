@@ -14,7 +14,7 @@ import numpy as np
 from legal_traces import legal_trace
 from submission_folders import make_good
 from synthetic import bench, suites
-from target import Target
+from target import Target, from_file
 
 from ccenv.base.errors import InputError
 from ccenv.base.files import plain
@@ -161,13 +161,6 @@ def _verification(content: bytes, folder: Path) -> object:
     return read_records([folder / "records"])
 
 
-def _bench_record(content: bytes, folder: Path) -> object:
-    from tables.bench_records import read_record
-
-    (folder / "record.json").write_bytes(content)
-    return read_record(folder)
-
-
 def _answer(content: bytes, folder: Path) -> object:
     from ccenv.proofs.solver.solvers import Store
 
@@ -227,11 +220,11 @@ def _journal_lines() -> list[bytes]:
     return [*texts, b"".join(texts)]
 
 
-def _state(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill.prove import read_state
-
-    (folder / "state.npz").write_bytes(content)
-    return read_state(folder / "state.npz")
+_bench_record = from_file("tables.bench_records:read_record", "record.json", of_folder=True)
+_distilled = from_file("tables.distillation:read_data", "distillation.json")
+_learning = from_file("tables.training_records:read_data", "learning.json")
+_shown = from_file("ccenv.cli.catalog:show_path", "shown.json")
+_state = from_file("ccenv.training.distill.prove:read_state", "state.npz")
 
 
 def _state_file(note: bytes) -> bytes:
@@ -256,20 +249,6 @@ def _stage(content: bytes, folder: Path) -> object:
     return run.Stages(folder / "distilled", {"a": 1}).run("tree", dict)
 
 
-def _distilled(content: bytes, folder: Path) -> object:
-    from tables.distillation import read_data
-
-    (folder / "distillation.json").write_bytes(content)
-    return read_data(folder / "distillation.json")
-
-
-def _learning(content: bytes, folder: Path) -> object:
-    from tables.training_records import read_data
-
-    (folder / "learning.json").write_bytes(content)
-    return read_data(folder / "learning.json")
-
-
 def _replay(content: bytes, folder: Path) -> object:
     """Read a solver's trace and turn it into moves of the engine, as ``ccenv trace replay`` does."""
     from ccenv.network.trace import load_trace
@@ -288,13 +267,6 @@ def _solver_trace() -> bytes:
         trace = legal_trace("ccac", 3, n_flows=1, n_steps=8, steps_per_rtt=1)
         trace.save(Path(scratch) / "t.npz")
         return (Path(scratch) / "t.npz").read_bytes()
-
-
-def _shown(content: bytes, folder: Path) -> object:
-    from ccenv.cli.catalog import show_path
-
-    (folder / "shown.json").write_bytes(content)
-    return show_path(folder / "shown.json")
 
 
 def _demo(content: bytes, folder: Path) -> object:

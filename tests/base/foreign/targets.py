@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 from legal_traces import legal_trace
 from record_targets import RECORD_TARGETS
-from target import Read, Target
+from target import Read, Target, from_file, loader
 
 from ccenv.base import foreign
 from ccenv.base.foreign.tensors import TYPES, read_typed, tensor_file
-from ccenv.simulation.scenario import load_scenario
 
 CONFIGS = Path(foreign.__file__).parents[2] / "configs"
 SUITES = CONFIGS.parent / "benchmarks" / "suites"
@@ -38,19 +37,19 @@ def texts(*lines: str) -> Callable[[], list[bytes]]:
     return lambda: [line.encode() for line in lines]
 
 
-def from_file(load: Callable[[Path], object], name: str) -> Read:
-    """Return a target's reader that writes the content into a file first."""
-
-    def read(content: bytes, folder: Path) -> object:
-        file = folder / name
-        file.write_bytes(content)
-        return load(file)
-
-    return read
+def from_text(load: str | Callable[[str], object]) -> Read:
+    return lambda content, folder: loader(load)(content.decode("utf-8", "surrogateescape"))
 
 
-def from_text(load: Callable[[str], object]) -> Read:
-    return lambda content, folder: load(content.decode("utf-8", "surrogateescape"))
+_trace = from_file("ccenv.network.trace:load_trace", "t.npz")
+_suite = from_file("ccenv.benchmarks.suite.curve:load_suite", "s.yaml", as_text=True)
+_scenario = from_file("ccenv.simulation.scenario:load_scenario", "s.yaml", as_text=True)
+_query = from_file("ccenv.proofs.synthesis.query.query:load_query", "q.yaml", as_text=True)
+_relu = from_file("ccenv.proofs.senders.relu:load_relu", "p.relu.json")
+_manifest = from_file("ccenv.benchmarks.store:read_manifest", "manifest.json", of_folder=True)
+_run_record = from_file("ccenv.training.run:read_record", "run.json", of_folder=True)
+_sender = from_text("ccenv.agents:make_sender")
+_adversary = from_text("ccenv.adversaries:make_adversary")
 
 
 def _lines(file: Path) -> object:
@@ -97,12 +96,6 @@ def _headers() -> list[bytes]:
     ]
 
 
-def _load_trace(file: Path) -> object:
-    from ccenv.network.trace import load_trace
-
-    return load_trace(file)
-
-
 def _program(content: bytes, folder: Path) -> object:
     from ccenv.agents.programs import parse_program, pseudo_code, to_json
 
@@ -141,18 +134,6 @@ def _learned(room: str, ending: str) -> Callable[[], list[bytes]]:
     return lambda: [sorted((CONFIGS.parent / room / "learned").rglob(f"*{ending}"))[0].read_bytes()]
 
 
-def _suite(file: Path) -> object:
-    from ccenv.benchmarks.suite.curve import load_suite
-
-    return load_suite(str(file))
-
-
-def _query(file: Path) -> object:
-    from ccenv.proofs.synthesis.query.query import load_query
-
-    return load_query(str(file))
-
-
 def _lemmas(file: Path) -> object:
     from ccenv.proofs.claims.lemmas import load_suite
 
@@ -181,24 +162,6 @@ def _override(text: str) -> object:
     from ccenv.training.config import load_config
 
     return load_config("quick_sender", [text])
-
-
-def _sender(text: str) -> object:
-    from ccenv.agents import make_sender
-
-    return make_sender(text)
-
-
-def _adversary(text: str) -> object:
-    from ccenv.adversaries import make_adversary
-
-    return make_adversary(text)
-
-
-def _relu(file: Path) -> object:
-    from ccenv.proofs.senders.relu import load_relu
-
-    return load_relu(file)
 
 
 def _path(content: bytes, folder: Path) -> object:
@@ -255,20 +218,6 @@ def _cells(content: bytes, folder: Path) -> object:
     from ccenv.benchmarks.store import parse_cells
 
     return parse_cells(content, folder / "cells.jsonl")
-
-
-def _manifest(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.store import read_manifest
-
-    (folder / "manifest.json").write_bytes(content)
-    return read_manifest(folder)
-
-
-def _run_record(content: bytes, folder: Path) -> object:
-    from ccenv.training.run import RECORD, read_record
-
-    (folder / RECORD).write_bytes(content)
-    return read_record(folder)
 
 
 def _formula(content: bytes, folder: Path) -> object:
@@ -356,7 +305,7 @@ TARGETS: dict[str, Target] = {
         Target("yaml", lambda c, _: foreign.parse_yaml(c, "x"), files(SUITES / "quick.yaml", CONFIGS / "sim" / "*.yaml"), 1),
         Target("lines", from_file(_lines, "x.jsonl"), lambda: [_LINES], 4),
         Target("xz_lines", from_file(_lines, "x.jsonl.xz"), lambda: [lzma.compress(_LINES), lzma.compress(_LINES * 500)], 4),
-        Target("trace", from_file(_load_trace, "t.npz"), lambda: _GOOD_TRACE, 4),
+        Target("trace", _trace, lambda: _GOOD_TRACE, 4),
         Target("trace_header", _trace_header, _headers, 1),
         Target("tensors", lambda c, _: read_typed(c, "x", TYPES), lambda: [tensor_file(TENSORS)], 6),
         Target("policy_card", _pair("", "policy", True), _learned("agents", ".json"), 1),
@@ -371,23 +320,18 @@ TARGETS: dict[str, Target] = {
             ),
             4,
         ),
-        Target("suite", from_file(_suite, "s.yaml"), files(SUITES / "*.yaml", largest=2_500), 0.6),
-        Target("scenario", from_file(lambda file: load_scenario(str(file)), "s.yaml"), files(CONFIGS / "sim" / "*.yaml"), 1),
-        Target("query", from_file(_query, "q.yaml"), files(CONFIGS / "synth" / "*.yaml", largest=3_000), 0.6),
+        Target("suite", _suite, files(SUITES / "*.yaml", largest=2_500), 0.6),
+        Target("scenario", _scenario, files(CONFIGS / "sim" / "*.yaml"), 1),
+        Target("query", _query, files(CONFIGS / "synth" / "*.yaml", largest=3_000), 0.6),
         Target("lemmas", from_file(_lemmas, "l.yaml"), files(CONFIGS / "verify" / "*.yaml", largest=5_000), 0.4),
         Target("formula", _formula, _formulas, 3),
         Target("ode", from_file(_ode, "o.yaml"), files(CONFIGS / "ode" / "*.yaml", largest=2_000), 0.6),
         Target("train", from_file(_train, "t.yaml"), files(CONFIGS / "train" / "*.yaml", largest=2_000), 0.6),
         Target("override", from_text(_override), texts("seed=3", "environment.steps_per_rtt=8", "ppo.learning_rate=1e-4"), 0.4),
         Target("checkpoint", _checkpoint_card, _checkpoint_seed, 2),
-        Target(
-            "sender_spec",
-            from_text(_sender),
-            texts("copa:default_delta=0.1", "constant:rate_mbps=10", "cc_probe_slow:k=2", "vegas"),
-            4,
-        ),
-        Target("adversary_spec", from_text(_adversary), texts("square:period_rtts=4,duty=0.25", "kind", "one_packet"), 4),
-        Target("relu", from_file(_relu, "p.relu.json"), texts(json.dumps(_RELU)), 3),
+        Target("sender_spec", _sender, texts("copa:default_delta=0.1", "constant:rate_mbps=10", "cc_probe_slow:k=2", "vegas"), 4),
+        Target("adversary_spec", _adversary, texts("square:period_rtts=4,duty=0.25", "kind", "one_packet"), 4),
+        Target("relu", _relu, texts(json.dumps(_RELU)), 3),
         Target("path", _path, texts(json.dumps(_PATH)), 4),
         Target("made_path", _made_path, texts("[12, 40, 10, 2, 1500]", "[1e3, 0.5]"), 4),
         Target("attack", _attack, _attack_seed, 1),

@@ -10,7 +10,6 @@ from ccenv.base.errors import InputError
 from ccenv.base.units import MBPS, SECONDS, SECONDS_OF_MS, STEPS, buffer_units, positive, quantity
 from ccenv.benchmarks.compare import Comparison, compare
 from ccenv.benchmarks.compare.added_delay import SMALL_DELTA, advise_lambda
-from ccenv.cli.main import main
 from ccenv.simulation import simulate
 
 SMALL = {"rate": "12mbps", "rtt": "20ms", "duration": "4s"}
@@ -139,33 +138,6 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
     with pytest.raises(InputError) as caught:
         positive("rate", value, MBPS)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["cubi"], "Did you mean 'cubic'"),
-        (["nofile.py", "cubic"], "sender nofile.py: cannot be read (No such file or directory)"),
-        (["no_file.json"], "no_file.json: cannot be read (No such file or directory). A name (ccenv list agents), a Python file"),
-        (["minr.py"], "Did you mean 'mine.py'?"),
-        (["cubic", "cubic"], "given twice"),
-        (["cubic", "--rate", "50mpbs"], "50mpbs"),
-        (["cubic", "--flows", "0"], "at most 64"),
-        (["cubic", "--loss", "1"], "at most 0.999"),
-        (["cubic", "--loss", "1%%"], "--loss is '1%%'"),
-        (["cubic", "-s", "seeds=0"], "seeds is 0"),
-        (["cubic", "-s", "adversary=evil"], "'legal' is allowed"),
-        (["cubic", "-o", "figure.gif"], ".png, .svg, .pdf"),
-        (["cubic", "--against", "copaa"], "Did you mean 'copa'"),
-    ],
-)
-def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("")
-    monkeypatch.chdir(tmp_path)
-    assert main(["compare", *arguments, "--duration", "1s"]) == 2
-    printed = capsys.readouterr()
-    said = printed.err.strip()
-    assert printed.out == "" and message in said and said.count("\n") == 0
 
 
 # Advice on added delay: [Delta] s.5.2's two cases.

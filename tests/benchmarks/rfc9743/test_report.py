@@ -191,18 +191,6 @@ def test_ctrl_c_keeps_what_is_done(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["cubik"], "Did you mean 'cubic'"), (["nowhere.py"], "nowhere.py"),
-     (["cubic", "--only", "bufferbloatt"], "Did you mean 'bufferbloat'"),
-     (["cubic", "--criteria", "rfc9744"], "Did you mean 'rfc9743'"), (["cubic", "-o", "page.pdf"], "must end in .html"),
-     (["cubic", "--jobs", "0"], "jobs is 0")],
-)  # fmt: skip
-def test_wrong_words_are_one_line(here: Path, refused, arguments: list[str], message: str) -> None:
-    refused(["report", *arguments], message)
-    assert list(here.iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("        at_most: 0.55\n        source: a test\n", "", "needs its source"),

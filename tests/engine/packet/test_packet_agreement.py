@@ -90,34 +90,22 @@ def as_curves(cca: str, link_rate_mbps: float, rtt_ms: float, buffer_bdp: float,
     return np.ptp(S) / path.link_rate_Bps / (end_s - WARM_UP_S), float((A - L - S).mean()) / MSS, np.ptp(L) / np.ptp(A)
 
 
-def check(cca: str, name: str) -> None:
+QUICK = [*((cca, "12 Mbit/s") for cca in CCAS), *((program, "48 Mbit/s") for program in PROGRAMS)]
+OTHERS = [(cca, name) for name in PATHS for cca in CCAS + PROGRAMS if (cca, name) not in QUICK]
+
+
+@pytest.mark.parametrize(("cca", "name"), [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in OTHERS)])
+def test_engines_agree(cca: str, name: str) -> None:
     packet, curve = per_packet(cca, *PATHS[name]), as_curves(cca, *PATHS[name])
     assert packet[0] == pytest.approx(curve[0], abs=UTILISATION.get((cca, name), 0.02))
     assert packet[1] == pytest.approx(curve[1], rel=QUEUE.get((cca, name), 0.1), abs=PACKETS)
     assert packet[2] == pytest.approx(curve[2], abs=0.01)
 
 
-@pytest.mark.parametrize("cca", CCAS)
-def test_engines_agree(cca: str) -> None:
-    check(cca, "12 Mbit/s")
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_engines_agree_on_programs(program: str) -> None:
-    check(program, "48 Mbit/s")
-
-
 def test_every_sender_is_compared() -> None:
     names = {spec.partition(":")[0] for spec in (*CCAS, *PROGRAMS)}
     per_packet_only = set(AGENTS.names("packet"))  # trained on segments, ACK by ACK; their signals: test_packet_policies
     assert names == set(AGENTS.names()) - per_packet_only
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize("cca", CCAS + PROGRAMS)
-def test_engines_agree_on_every_path(cca: str, name: str) -> None:
-    check(cca, name)
 
 
 def run(sender: str, link_rate_mbps: float, rtt_ms: float, seconds: float, *, n: int = 1, **changes: object) -> Result:

@@ -109,29 +109,6 @@ def test_poisson_objects_have_their_mean_rate() -> None:
     assert offered - 200_000 <= engine.flow("goodput_bytes")[0] <= offered
 
 
-CASE = st.fixed_dictionaries({
-    "rtt_s": st.floats(0.005, 0.1), "start_s": st.floats(0, 0.3), "loss_rate": st.sampled_from([0.0, 0.02]),
-    "sender": st.sampled_from(["reno", "cubic", "copa", "bbr1", "vegas"]),
-    "receiver": st.fixed_dictionaries({"ack_every": st.integers(1, 5)}),
-})  # fmt: skip
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(CASE, min_size=1, max_size=4), st.integers(1, 60), st.sampled_from(["drop_tail", "red", "codel"]))
-def test_bytes_are_conserved(flows, packets, discipline) -> None:
-    link = {"rate_Bps": 1.5e6, "buffer_bytes": packets * MSS, "discipline": discipline}
-    engine = run([link], flows, 2)
-    sent, good = engine.flow("sent_bytes"), engine.flow("goodput_bytes")
-    waiting = float(engine.link("tail")[0] - engine.link("head")[0] + engine.link("busy")[0]) * MSS
-    assert sent.sum() == (
-        engine.link("served_bytes")[0] + engine.flow("dropped_bytes").sum() + engine.flow("random_lost_bytes").sum() + waiting
-    )
-    assert (good <= sent - engine.flow("dropped_bytes") - engine.flow("random_lost_bytes")).all()
-    assert engine.link("served_bytes")[0] <= 1.5e6 * 2 + MSS
-    assert (engine.link_log["queue_bytes"] <= packets * MSS).all() and (engine.flow("inflight_bytes") >= 0).all()
-    assert (engine.flow("min_rtt_s") >= np.array([f["rtt_s"] for f in flows]) + MSS / 1.5e6 - 1e-12).all()
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["none", "constant", "batch", "uniform", "interval", "early"]),

@@ -319,18 +319,3 @@ def test_cc_probe_slow_grows_by_half_a_segment_per_cycle() -> None:
     engine.advance(10.0)
     (beliefs,) = engine.beliefs().values()
     assert beliefs["C_L_lambda_Bps"] * 0.04 / MSS == pytest.approx(1 + 10.0 / (6 * 0.04), rel=0.1)
-
-
-@pytest.mark.parametrize("ack_every", [2, 4, 8])
-@pytest.mark.parametrize("name", ["learned_nominal", "cc_probe_drain", "cc_qdel"])
-def test_thinned_acks_do_not_end_in_a_crawl(name: str, ack_every: int) -> None:
-    """The time for which a receiver keeps an ACK is part of D, so a late ACK of the first packets is no sign of a queue."""
-    flow = {"sender": name, "rtt_s": 0.04, "receiver": {"ack_every": ack_every}}
-    link = {"rate_Bps": 6e6, "buffer_bytes": 240_000}
-    engine = PacketEngine(NetworkSpec.model_validate({"links": [link], "flows": [flow]}), [make_sender(name)], duration_s=10.0)
-    engine.advance(5.0)
-    before = float(engine.link("served_bytes")[0])
-    (beliefs,) = engine.beliefs().values()
-    assert beliefs["C_L_Bps"] <= 6e6 * (1 + 1 / 160) <= beliefs["C_U_Bps"] * (1 + 1 / 80)
-    engine.advance(10.0)
-    assert float(engine.link("served_bytes")[0]) - before > 0.8 * 6e6 * 5.0

@@ -226,17 +226,18 @@ def test_nothing_is_lost_but_what_is_counted(flows, back, seed, buffer_bytes, qu
     engine = PacketEngine(network, [make_sender(f.sender) for f in network.flows], duration_s=2.0, seed=seed, packet_log=200_000)
     engine.advance(2.0)
     log = engine.packet_log()
+    largest = max(network.mss_of(i) for i in range(len(network.flows)))
     for index in range(2):
         came, left, lost = (engine.link(name)[index] for name in ("arrived_bytes", "served_bytes", "dropped_bytes"))
         waits = engine.link_log["queue_bytes"][-1, index]
-        largest = max(network.mss_of(i) for i in range(len(network.flows)))
+        assert left <= network.links[index].rate_Bps * 2.0 + largest
         assert waits <= buffer_bytes and -1e-6 <= came - left - lost - waits <= largest  # one may be in service
     for i in range(len(network.flows)):
         mss_bytes, own = network.mss_of(i), log[log["flow"] == i]
         count = {name: int((own["event"] == EVENTS.index(name)).sum()) for name in ("send", "drop", "deliver", "ack")}
         assert count["send"] * mss_bytes == pytest.approx(engine.flow("sent_bytes")[i])
         assert count["drop"] * mss_bytes == pytest.approx(engine.flow("dropped_bytes")[i] + engine.flow("random_lost_bytes")[i])
-        assert count["deliver"] <= count["send"] - count["drop"]
+        assert count["deliver"] <= count["send"] - count["drop"] and engine.flow("min_rtt_s")[i] >= network.flows[i].rtt_s
         arrived = own[own["event"] == EVENTS.index("deliver")]
         assert len(np.unique(arrived["transmission"])) == len(arrived)
         assert len(np.unique(arrived["segment"])) * mss_bytes <= engine.flow("goodput_bytes")[i] + 1e-6

@@ -37,16 +37,19 @@ SLOW_GROWTH = ("cc_probe_slow", "cc_probe_slow_k")
 LOW_DELAY = ("learned_low_delay", "learned_low_delay_d4")
 
 
-def play(name: str, **flow: Any) -> tuple[float, dict[str, float]]:
-    """Return the utilisation in the second half of a run, and the beliefs at its end."""
-    link = {"rate_Bps": RATE_BPS, "buffer_bytes": RATE_BPS * RTT_S}
-    network = NetworkSpec.model_validate({"links": [link], "flows": [{"sender": name, "rtt_s": RTT_S, **flow}]})
-    engine = PacketEngine(network, [make_sender(name)], duration_s=SECONDS)
-    engine.advance(SECONDS / 2)
+def play(
+    name: str, rtt_s: float = RTT_S, buffer_bdp: float = 1.0, seconds: tuple[float, float] = (SECONDS / 2, SECONDS), **flow: Any
+) -> tuple[float, dict[str, float]]:
+    """Return the utilisation between two times of a run, and the beliefs at its end."""
+    link = {"rate_Bps": RATE_BPS, "buffer_bytes": buffer_bdp * RATE_BPS * rtt_s}
+    network = NetworkSpec.model_validate({"links": [link], "flows": [{"sender": name, "rtt_s": rtt_s, **flow}]})
+    begin_s, end_s = seconds
+    engine = PacketEngine(network, [make_sender(name)], duration_s=end_s)
+    engine.advance(begin_s)
     before = float(engine.flow("goodput_bytes")[0])
-    engine.advance(SECONDS)
+    engine.advance(end_s)
     (beliefs,) = engine.beliefs().values()
-    return (float(engine.flow("goodput_bytes")[0]) - before) / (RATE_BPS * SECONDS / 2), beliefs
+    return (float(engine.flow("goodput_bytes")[0]) - before) / (RATE_BPS * (end_s - begin_s)), beliefs
 
 
 def least(name: str, told: str = "") -> float:
@@ -84,29 +87,16 @@ def test_thinned_acks_and_a_wrong_rtt_together(told: str) -> None:
 def test_the_time_of_the_start_does_not_matter(start_s: float) -> None:
     """A grid step in which nothing is acknowledged says nothing new of the delay; else a tie of rounding decides on a crawl."""
     for rtt_s in (0.01, 0.02, 0.04, 0.05):
-        link = {"rate_Bps": RATE_BPS, "buffer_bytes": 2 * RATE_BPS * rtt_s}
-        flow = {"sender": "cc_qdel", "rtt_s": rtt_s, "start_s": start_s}
-        network = NetworkSpec.model_validate({"links": [link], "flows": [flow]})
-        engine = PacketEngine(network, [make_sender("cc_qdel")], duration_s=start_s + 200 * rtt_s)
-        engine.advance(start_s + 100 * rtt_s)
-        before = float(engine.flow("goodput_bytes")[0])
-        engine.advance(start_s + 200 * rtt_s)
-        assert float(engine.flow("goodput_bytes")[0]) - before > 0.8 * RATE_BPS * 100 * rtt_s, rtt_s
+        late = (start_s + 100 * rtt_s, start_s + 200 * rtt_s)
+        assert play("cc_qdel", rtt_s, 2.0, late, start_s=start_s)[0] > 0.8, rtt_s
 
 
 @pytest.mark.parametrize("jitter_rtts", [0.25, 0.5, 0.9, 1.0, 1.05])
 def test_jitter_of_exactly_d_is_no_queue(jitter_rtts: float) -> None:
     """Every packet waits D: a delay in whole steps may read one more."""
     for rtt_s in (0.02, 0.04):
-        link = {"rate_Bps": RATE_BPS, "buffer_bytes": 2 * RATE_BPS * rtt_s}
         jitter = {"kind": "constant", "max_s": jitter_rtts * rtt_s}
-        flow = {"sender": "cc_qdel", "rtt_s": rtt_s, "jitter": jitter}
-        network = NetworkSpec.model_validate({"links": [link], "flows": [flow]})
-        engine = PacketEngine(network, [make_sender("cc_qdel")], duration_s=300 * rtt_s)
-        engine.advance(200 * rtt_s)
-        before = float(engine.flow("goodput_bytes")[0])
-        engine.advance(300 * rtt_s)
-        assert float(engine.flow("goodput_bytes")[0]) - before > 0.75 * RATE_BPS * 100 * rtt_s, rtt_s
+        assert play("cc_qdel", rtt_s, 2.0, (200 * rtt_s, 300 * rtt_s), jitter=jitter)[0] > 0.75, rtt_s
 
 
 @pytest.mark.parametrize("told", [0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])

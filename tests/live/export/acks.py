@@ -75,6 +75,15 @@ def states_of(text: str, acks: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return states
 
 
+def equal_states(twin: np.ndarray, text: str, acks: np.ndarray) -> np.ndarray:
+    """Compare what a C file makes of ACKs with the states of its twin; return them."""
+    host = states_of(text, acks, twin.dtype)
+    for name in twin.dtype.names or ():
+        different = np.flatnonzero(twin[name] != host[name])
+        assert different.size == 0, f"{name} differs first at ACK {different[0]}: {twin[different[0]]} {host[different[0]]}"
+    return twin
+
+
 @cache
 def host_library(text: str) -> ctypes.CDLL:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -214,20 +214,6 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
         assert not Journal(tmp_path, "query", reuse=True, code="code").lines
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["quick", "-s", "plain=true", "-s", "recheck=yices", "--jobs", "2"], "-s plain does not take --jobs, -s recheck"),
-    (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
-    (["quick", "-s", "report=page.txt"], "ends in '.html'"), (["quick", "-s", "recheck=yice"], "Did you mean 'yices'"),
-    (["quick", "--jobs", "0"], "1 to 256"), (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
-    (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
-    (["g6", "-s", "plain=true"], "has C_L_lambda, q_U/Rm"), (["quick_two_flows", "-s", "plain=true"], "takes one flow"),
-    (["g1_t55"], "g1_t5"), (["g1_t5", "--lemmas", "5"], "--bounds N"),
-])  # fmt: skip
-def test_bad_arguments_end_with_one_line(arguments, said, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    refused(["synth", *arguments], said)
-
-
 @pytest.mark.parametrize(("shipped", "old", "new", "said"), [
     ("g2", "inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
     ("g2", "large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),

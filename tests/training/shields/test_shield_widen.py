@@ -194,19 +194,6 @@ def test_a_program_that_is_not_proved_is_no_base(tmp_path, fake, capsys):
     assert not (tmp_path / "o" / "shield.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [(["--utilisation", "1.2"], "between 0 and 1"), (["--utilisation", "0.7", "--budget", "0"], "budget is 0"),
-     (["--utilisation", "0.7", "--jobs", "0"], "jobs"), (["--utilisation", "nan"], "between 0 and 1"),
-     (["--utilisation", "0.7", "--budget", "nan"], "budget"),
-     (["--utilisation", "0.7", "-s", "lemmas=cc_qdle"], "Did you mean 'cc_qdel'"),
-     (["--utilisation", "0.7", "-s", "timeouts=artefacts"], "Did you mean 'artefact'"),
-     (["--utilisation", "0.7", "-s", "timeouts=paper", "-s", "lemmas=cc_qdel"], "says itself whether beliefs time out")],
-)  # fmt: skip
-def test_bad_numbers_are_refused_in_one_line(tmp_path, refused, more, said):
-    refused(["shield", "widen", "cc_qdel", "--out", str(tmp_path / "o"), *more], said)
-
-
 def test_a_frontier_has_a_row_per_point_also_where_nothing_is_proved(tmp_path, fake, capsys, refused):
     args = ["shield", "frontier", "cc_qdel", "--utilisations", "0.7,0.6", "-s", "n_paths=8", "--out", str(tmp_path), "--json"]
     assert main(args) == 0
