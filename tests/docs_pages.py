@@ -12,6 +12,8 @@ What happens to a fenced block is decided by its language and by an HTML comment
 - ``<!-- exit: N -->``: the last command of a ``console`` block exits with code N;
 - ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. From the first change
   of a page on, all runs in a copy of the repository in which all of them are made;
+- ``<!-- anew: FILE -->``: a change with which another copy begins. What it does not need is not changed there: a kernel whose
+  source another section changes is compiled once more;
 - ``<!-- slow: REASON -->``: the block is run with ``--slow`` only (``pytest -m slow``);
 - ``<!-- not-run: REASON -->``: the block is left out.
 
@@ -34,9 +36,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 COPIED = ("ccenv", "tests", "docs", "README.md", "setup.cfg")
 RUN_LANGUAGES = ("python", "console")
+CHANGES = ("change", "anew")
 PYTEST = ["python", "-m", "pytest"]
 _FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|slow|not-run|output)(?:: (?P<value>.+?))? -->\n\Z")
+_COMMENT = re.compile(r"<!-- (?P<kind>file|change|anew|exit|slow|not-run|output)(?:: (?P<value>.+?))? -->\n\Z")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def read_blocks(text: str, slow: bool = False) -> list[Block]:
         comment = _COMMENT.search(text, 0, fence.start())
         kind, value = (comment["kind"], comment["value"] or "") if comment else ("", "")
         line = text.count("\n", 0, fence.start("code")) + 1
-        runs = kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES
+        runs = kind in {"file", *CHANGES} or fence["language"] in RUN_LANGUAGES
         skipped = skipped if kind == "output" else kind in ({"not-run"} if slow else {"not-run", "slow"}) or not runs
         if not skipped:
             blocks.append(Block(fence["language"], fence["code"], line, kind, value))
@@ -105,7 +108,7 @@ def make_changes(blocks: list[Block]) -> None:
         target = Path(block.value)
         if block.kind == "file":
             target.write_text(block.code, encoding="utf-8")
-        elif block.kind == "change":
+        elif block.kind in CHANGES:
             try:
                 target.write_text(changed(target.read_text(encoding="utf-8"), block.code), encoding="utf-8")
             except ValueError as error:
@@ -122,7 +125,7 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
     """
     namespace: dict[str, object] = {"__name__": f"page_{Path(name).stem}"}
     printed = ""
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
         if block.kind == "output":
             assert printed == block.code, f"{name}, line {block.line}: printed\n{printed}instead of\n{block.code}"
             continue
@@ -138,10 +141,10 @@ def run_block(name: str, block: Block, namespace: dict[str, object], run_command
         target = Path(block.value)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.code, encoding="utf-8")
-    elif block.kind != "change" and block.language == "python":
+    elif block.kind not in CHANGES and block.language == "python":
         # Blank lines before the code make line numbers in tracebacks those of the page.
         exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), namespace)
-    elif block.kind != "change":
+    elif block.kind not in CHANGES:
         for words, expected in commands(block):
             code = run_command(words)
             assert code == expected, f"{name}: {' '.join(words)}: exit code {code} instead of {expected}"
@@ -158,24 +161,27 @@ def run_words(words: list[str]) -> int:
     return int(pytest.main(words[3:]))
 
 
-def run_here(page: Path, slow: bool, changes: bool = False) -> int:
-    """Run a page up to its first change in the current folder, which must be empty, or with ``changes`` what comes then."""
+def run_here(page: Path, slow: bool, copy: int = 0) -> int:
+    """Run a page in the current folder, which must be empty, and each copy in a folder of its own; or only one of its copies."""
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
     found = read_blocks(page.read_text(encoding="utf-8"), slow)
-    first = next((number for number, block in enumerate(found) if block.kind == "change"), len(found))
+    changes = [number for number, block in enumerate(found) if block.kind in CHANGES]
+    begins = [0, *changes[:1], *(number for number in changes[1:] if found[number].kind == "anew"), len(found)]
+    blocks = found[begins[copy] : begins[copy + 1]]
     sys.path.insert(0, str(Path.cwd()))
-    if changes:
-        make_changes(found[first:])
+    if copy:
+        make_changes(blocks)
         os.environ["PYTHONPATH"] = str(Path.cwd())
-    run_page(str(page), found[first:] if changes else found[:first], run_words)
-    if not changes and first < len(found):
-        folder = Path("changed").absolute()
+    run_page(str(page), blocks, run_words)
+    code = 0
+    for later in range(1, len(begins) - 1) if not copy else ():
+        folder = Path(f"changed{later}").absolute()
         folder.mkdir()
-        words = [sys.executable, __file__, str(page), "--changes", *(["--slow"] if slow else [])]
-        return subprocess.run(words, cwd=folder, check=False).returncode
-    return 0
+        words = [sys.executable, __file__, str(page), *(["--slow"] if slow else []), "--copy", str(later)]
+        code = code or subprocess.run(words, cwd=folder, check=False).returncode
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:], "--changes" in sys.argv[2:]))
+    sys.exit(run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:], int(sys.argv[-1]) if "--copy" in sys.argv[2:] else 0))

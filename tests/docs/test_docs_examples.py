@@ -143,6 +143,15 @@ def test_a_change_that_does_not_fit_fails(change: str) -> None:
         changed("a\nb\na\n", change)
 
 
+def test_a_copy_has_its_own_changes_only_and_its_failure_is_told(tmp_path: Path) -> None:
+    check = "```python\nassert open('README.md').read(6) == '# {0}\\n'[:6]\n```\n"
+    part = "<!-- {0}: README.md -->\n```diff\n-# ccenv\n+# {0}\n```\n" + check
+    page, folder = tmp_path / "page.md", tmp_path / "empty"
+    page.write_text(f"{part.format('change')}{part.format('anew')}```python\nraise SystemExit(7)\n```\n")
+    folder.mkdir()
+    assert run_apart(run_here, page, False, folder=folder, limit_s=PAGE_TIMEOUT_S).returncode == 7
+
+
 def test_a_wrong_exit_code_fails() -> None:
     with pytest.raises(AssertionError, match="exit code 3 instead of 0"):
         run_page("page.md", [Block("console", "$ ccenv x\n", 1)], lambda _: 3)

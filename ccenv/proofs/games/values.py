@@ -146,11 +146,11 @@ def is_certificate(boards: Boards, share: Fraction, credit: NDArray[np.int64], o
 def steps_to(boards: Boards, rate: int) -> int | None:
     """Return the fewest steps until all smaller rates are excluded while the network behaves as one of this rate; None: never."""
     there, live, before = boards.slowest >= rate, boards.held[:, boards.game.rates.index(rate)], np.zeros(0, dtype=np.int32)
-    graph = (boards.first_action, boards.first_edge, np.full(len(boards.target), -1, dtype=np.int8), boards.target)
+    graph = (boards.first_action, boards.first_edge, np.zeros_like(boards.delivered), boards.target)
     steps = np.where(there, 0, kernels.NEVER).astype(np.int32)
     while not np.array_equal(steps, before):
         before = steps.copy()
-        kernels.sweep(*graph, np.where(live, before, -kernels.NEVER).astype(np.int32), steps)  # other answers count for nothing
+        kernels.sweep(*graph, np.where(live, before + 1, -kernels.NEVER).astype(np.int32), steps)  # others count for nothing
         steps = np.where(there, 0, np.minimum(steps, kernels.NEVER)).astype(np.int32)
     return None if steps[0] >= kernels.NEVER else int(steps[0])
 

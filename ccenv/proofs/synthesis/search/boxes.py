@@ -162,7 +162,7 @@ def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, 
         tuple: boxes left on the stack, boxes pending.
     """
     curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
-    row = np.zeros(HOLES, np.int64)
+    row = np.zeros(HOLES, np.int16)  # as replay and score have them: simulate is compiled once
     holes, masks = np.zeros(_MOST_DECISIONS, np.int64), np.zeros(_MOST_DECISIONS, np.uint64)
     box = np.zeros(HOLES, np.uint64)
     timed = timed_masks(conditions)
