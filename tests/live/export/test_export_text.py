@@ -163,11 +163,12 @@ needs_clang = pytest.mark.skipif(compiling.find_compiler() is None, reason=f"no 
 
 
 @needs_clang
-@pytest.mark.parametrize("seed", [2, 5])
-def test_clang_compiles_for_bpf(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sender", ["random.json", "fourcp_auto:pftk=1", "ever_delay:rm_ms=40"])
+def test_clang_compiles_for_bpf(sender: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     target = tmp_path / "random.bpf.o"
-    (tmp_path / "random.json").write_text(to_json(random_program(seed)), encoding="utf-8")
-    assert cli.main(["export", str(tmp_path / "random.json"), "-o", str(target)]) == 0
+    (tmp_path / "random.json").write_text(to_json(random_program(2)), encoding="utf-8")
+    assert cli.main(["export", sender, "-o", str(target)]) == 0
     content = target.read_bytes()
     assert content[:4] == b"\x7fELF" and int.from_bytes(content[18:20], "little") == 247  # EM_BPF
     assert b".struct_ops" in content and b"struct_ops/cong_control" in content
