@@ -40,7 +40,7 @@ def kernels(folder: Path, *names: str) -> Path:
 
 
 def test_the_newest_kernel_that_loads_programs_is_found(tmp_path: Path) -> None:
-    folder = kernels(tmp_path, "6.1.0-53-amd64", "6.12.95+deb12-cloud-amd64", "6.5.0-1-amd64")
+    folder = kernels(tmp_path, "6.1.0-53-amd64", "6.12.9-amd64", "6.12.95+deb12-cloud-amd64", "6.5.0-1-amd64")
     image, modules = emulated.find_kernel(folder)
     assert image.name == "vmlinuz-6.12.95+deb12-cloud-amd64"
     assert emulated.read_module(modules, "drivers/net/tun.ko") == b"6.12.95+deb12-cloud-amd64"

@@ -52,7 +52,7 @@ def find_kernel(folder: Path) -> tuple[Path, Path]:
         match = _RELEASE.fullmatch(image.name)
         modules = folder / "lib/modules" / (match[1] if match else "") / "kernel"
         if match and (int(match[2]), int(match[3])) >= OLDEST_KERNEL and (modules / "drivers/net").is_dir():
-            found.append(((int(match[2]), int(match[3])), image, modules))
+            found.append(([int(digits) for digits in re.findall(r"\d+", match[1])], image, modules))
     if not found:
         oldest = ".".join(map(str, OLDEST_KERNEL))
         raise LiveError(f"virtual: {folder} has no kernel of {oldest} or newer with its modules; {INSTALL_KERNEL}")
