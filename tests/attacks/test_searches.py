@@ -5,6 +5,7 @@ import pytest
 from oracles.policies import mlp_reference
 
 from ccenv.agents import make_sender
+from ccenv.attacks.catalog import PANEL, PANELS
 from ccenv.attacks.game import Game, Scene
 from ccenv.attacks.goals import GOALS
 from ccenv.attacks.run import attack
@@ -142,6 +143,11 @@ def test_what_a_search_counts_is_what_the_trace_measures(name):
         measured = goal.measure(one.trace(RecordedAdversary("x", moves[0])), one.first_row)
         assert goal.badness(measured) == METRICS[goal.metric].sign * measured
         assert one.play(moves)[0] == pytest.approx(goal.badness(measured), rel=0.15 if name == "delay" else 1e-9, abs=1e-12)
+
+
+def test_panels_keep_their_names():
+    """Records name the adversaries that they were made with."""
+    assert PANELS["v1"] == ("corners", "slow_link", "random_search", "cem", "greedy", "beam") and PANELS["v2"] == PANEL
 
 
 def test_mutation_beats_the_first_panel_on_cc_probe_drain():
