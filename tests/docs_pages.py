@@ -125,7 +125,7 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
     """
     namespace: dict[str, object] = {"__name__": f"page_{Path(name).stem}"}
     printed = ""
-    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
+    for block, following in zip(blocks, [*blocks, None][1:], strict=True):
         if block.kind == "output":
             assert printed == block.code, f"{name}, line {block.line}: printed\n{printed}instead of\n{block.code}"
             continue

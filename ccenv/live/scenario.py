@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.observation import N_FLOW, N_PATH
@@ -135,6 +135,12 @@ def _not_emulated_error(key: str, value: object, supported: str) -> LiveError:
     return LiveError(f"{key} {shown(value)} is not emulated; {supported}")
 
 
+def _check_left_out(prefix: str, part: BaseModel, names: tuple[str, ...]) -> None:
+    for name in names:
+        if getattr(part, name) != type(part).model_fields[name].get_default(call_default_factory=True):
+            raise LiveError(f"{prefix}{name} is not emulated; leave it out")
+
+
 def _check_network(scenario: LiveScenario) -> None:
     if scenario.phase_jitter:
         raise _not_emulated_error("phase_jitter", scenario.phase_jitter, "0 is: packets of real hosts have their own phases")
@@ -145,10 +151,8 @@ def _check_network(scenario: LiveScenario) -> None:
     if len(scenario.flows) > MOST_FLOWS:
         raise _not_emulated_error("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
     link = scenario.links[0]
-    given = {"applications": scenario.applications} | {f"links.0.{name}": getattr(link, name) for name in LINKS_NOT_EMULATED}
-    for key, value in given.items():
-        if value:
-            raise LiveError(f"{key} is not emulated; leave it out")
+    _check_left_out("", scenario, ("applications",))
+    _check_left_out("links.0.", link, LINKS_NOT_EMULATED)
     if link.discipline != "drop_tail":
         raise _not_emulated_error("links.0.discipline", link.discipline, "drop_tail is")
     fastest = max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])
@@ -187,9 +191,7 @@ def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
         raise _not_emulated_error(f"{key}.workload.kind", flow.workload.kind, "bulk and finite are")
     if flow.loss_rate and scenario.model == "ccac":
         raise _not_emulated_error(f"{key}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
-    for name in NOT_EMULATED:
-        if getattr(flow, name) != type(flow).model_fields[name].default:
-            raise LiveError(f"{key}.{name} is not emulated; leave it out")
+    _check_left_out(f"{key}.", flow, NOT_EMULATED)
     if flow.receiver.quick_acks:
         raise _not_emulated_error(f"{key}.receiver.quick_acks", flow.receiver.quick_acks, "the kernel decides")
     kernel_cca(flow.sender)

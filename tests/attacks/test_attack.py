@@ -186,3 +186,14 @@ def test_adversaries_that_could_not_be_read_back_are_not_written(tmp_path, weigh
     with pytest.raises(InputError, match=message):
         save_adversary(tmp_path, MlpAdversary("x", weights, biases, "tanh", OBSERVATION_VERSION, (0, 2)))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_learned_adversary_is_refused(tmp_path):
+    policy = MlpAdversary("x", (np.zeros((19, 2)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION, (0, 2))
+    save_adversary(tmp_path, policy)
+    weights = tmp_path / "adversary.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8] + b"\0" * 7 + b"\1")
+    with pytest.raises(InputError, match="sha256 differs"):
+        load_adversary(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        attack("copa", adversaries=[str(tmp_path / "missing.safetensors")], **SMALL)

@@ -80,9 +80,10 @@ def larger(array):
 
 
 @kernel
-def put(found, rows, i):
-    for w in range(found.shape[0]):
-        rows[i, w] = found[w]
+def put(board, rows, i):
+    """Write a board's words into row i; a loop, as above."""
+    for w in range(board.shape[0]):
+        rows[i, w] = board[w]
 
 
 @kernel

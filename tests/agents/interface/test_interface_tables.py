@@ -105,8 +105,8 @@ def test_a_flow_grows_to_sixteen_times_what_arrived(name: str, mbps: float, most
         told = {"srtt_s": 0.1, "acked_bytes": 1e3, "probe_change": 2.0, "throughput_most_Bps": mbps * 125e3, "starting": starting}
         told |= {"cwnd_bytes": 1500 * before, "inner_cwnd_bytes": 1500 * before, "rate_Bps": 15e3 * before}
         rate_Bps, cwnd_bytes = set_by_action(number, first, second, 1.0, measured(**told))
-        found = cwnd_bytes / 1500 if ACTIONS[number].sets == "cwnd" else rate_Bps / 15e3
-        assert before < found <= most if before < most else found == before, (starting, before)
+        after = cwnd_bytes / 1500 if ACTIONS[number].sets == "cwnd" else rate_Bps / 15e3
+        assert before < after <= most if before < most else after == before, (starting, before)
 
 
 PULL = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_pull")
