@@ -26,7 +26,7 @@ from ccenv.cli.options import (
     seconds_option,
     settings,
 )
-from ccenv.cli.output import print_json, print_table, print_text, progress_bar
+from ccenv.cli.output import about_run, print_json, print_table, print_text, progress_bar
 
 EXIT_FAILED = 1
 LIMIT = "10min"
@@ -231,7 +231,8 @@ def run_sim(
         result.plot(plot)
     summary = result.summary()
     if json:
-        print_json(summary | {"settings": held})
+        played = result.scenario
+        print_json(summary | {"settings": held} | about_run(played, (flow.sender for flow in played.flows), simulate))
         return
     reference = result.scenario.reference
     published = reference.throughput_mbps if reference and reference.throughput_mbps else [None] * len(summary["flows"])

@@ -14,7 +14,7 @@ from ccenv.base.errors import InputError, unknown_name
 from ccenv.base.files import write_atomic
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, settings
-from ccenv.cli.output import print_json, print_table, print_text, progress_bar
+from ccenv.cli.output import about_run, print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from ccenv.live import LiveResult, LiveScenario
@@ -65,9 +65,11 @@ def run(
     Example: ccenv live reno_hold --json; ccenv live cubic_beside_bbr --virtual; ccenv live run reno_hold -s duration_s=5s
     """
     from ccenv.base.figure import require_picture
-    from ccenv.live import load_live_scenario, valid_run
+    from ccenv.live import load_live_scenario, run_live, valid_run
     from ccenv.live.comparison import plot_beside, simulate_live
     from ccenv.live.kernel_records import control_scenarios
+    from ccenv.live.scenario import kernel_cca
+    from ccenv.live.virtual.run import run_virtual
 
     held, tested = settings("live run", set_), load_live_scenario(scenario)
     changed = {name: held[name] for name in ("seed", "duration_s") if held[name] is not None}
@@ -82,8 +84,6 @@ def run(
     def play(one: LiveScenario) -> LiveResult:
         if not virtual:
             return valid_run(one, held["tries"])
-        from ccenv.live.virtual.run import run_virtual
-
         return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"], kernel=held["kernel"])
 
     engine = simulate_live(tested) if beside else None
@@ -101,7 +101,9 @@ def run(
     if control:
         summary["control"] = [{"run": name, **one} for name, one in controls]
     if json:
-        print_json(summary | {"settings": held})
+        senders = (flow.sender for flow in tested.flows if kernel_cca(flow.sender) is None)
+        about = about_run(result.scenario, senders, run_virtual if virtual else run_live)
+        print_json(summary | {"settings": held} | about)
     else:
         _print(result, summary)
     return exit_code(summary["why_not_valid"])

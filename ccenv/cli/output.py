@@ -24,6 +24,21 @@ def print_json(value: Any) -> None:
     print_text(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
+def about_run(scenario: Any, senders: Iterable[str], entry: Callable[..., Any]) -> dict[str, Any]:
+    """Return what decided a run: the scenario that held, the senders of ccenv, the code that ``entry`` reaches, versions."""
+    from ccenv.agents import make_sender
+    from ccenv.agents.identity import sender_hash
+    from ccenv.base.provenance import code_hash, machine, versions
+
+    return {
+        "scenario": scenario.model_dump(),
+        "senders_sha256": {name: sender_hash(make_sender(name)) for name in sorted(set(senders))},
+        "code_sha256": code_hash(entry),
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
 def print_answer(value: Any, text: str, json: bool) -> None:
     """Print an answer as JSON, or as text."""
     if json:

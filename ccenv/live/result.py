@@ -241,11 +241,12 @@ class LiveResult:
         return {**head, **(self._virtual(summary["flows"]) if "cpu_s" in self.header else {}), **summary, "emulator": emulator}
 
     def _virtual(self, flows: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return what only virtual runs have: a hash of all packets and logs, shares, simulated seconds per CPU second."""
+        """Return what only virtual runs have: hashes of all packets and logs and of the guest, shares, simulated s per CPU s."""
         logs = (self.run.packet_log, self.run.flow_log, self.run.link_log)
         total = sum(flow["throughput_mbps"] for flow in flows)
         return {
             "hash": hashlib.sha256(b"".join(log.tobytes() for log in logs if log is not None)).hexdigest(),
+            "guest_sha256": self.header["guest_sha256"],
             "shares": [flow["throughput_mbps"] / total if total else None for flow in flows],
             "simulated_s_per_cpu_s": round(self.scenario.duration_s / self.header["cpu_s"], 3),
         }

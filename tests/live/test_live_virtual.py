@@ -94,6 +94,8 @@ def test_what_is_missing_is_told(missing: str | None, told: str, tmp_path: Path,
 def test_equal_runs_are_equal_and_legal() -> None:
     first, again, other = (play("cubic", "bbr", seed=seed) for seed in (0, 0, 1))
     assert first.summary()["hash"] == again.summary()["hash"] != other.summary()["hash"] and first.valid
+    guests = [one.summary()["guest_sha256"] for one in (first, again, other)]
+    assert guests[0] == guests[1] != guests[2]  # when flows start is in a guest's files
     trace = first.trace()
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
     assert sum(first.summary()["shares"]) == pytest.approx(1)

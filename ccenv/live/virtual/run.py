@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import platform
 import resource
@@ -201,7 +202,8 @@ def run_virtual(
         far.setblocking(False)
         memory = make_memory(scenario, near.fileno(), far.fileno(), ETHERNET_BYTES, STAMPED)
         memory.run["base_ns"] = 1 << 62  # until the agent's hello
-        for name, content in ({"initrd": pack_files(files)} | guest_kind.outside).items():
+        placed = {"initrd": pack_files(files)} | guest_kind.outside
+        for name, content in placed.items():
             write_atomic(folder / name, content)
         talk = np.memmap(folder / "shared", TALK_DTYPE, "r+", shape=1) if guest_kind.policies else np.zeros(1, TALK_DTYPE)
         guest_ends = (near_guest, far_guest, question_guest, answer_guest)
@@ -235,7 +237,7 @@ def run_virtual(
     header = {
         "device": "virtual", "privileges": "none", "realtime": False, "kernel": guest_kind.release,
         "device_drops": 0, "busy_share": used_s / scenario.duration_s, "steal_s": None,
-        "wall_s": time.perf_counter() - begin, "cpu_s": used_s,
+        "wall_s": time.perf_counter() - begin, "cpu_s": used_s, "guest_sha256": _hash_guest(guest_kind, placed),
     }  # fmt: skip
     return LiveResult.of(scenario, header, run_arrays(memory), [None] * len(scenario.flows))
 
@@ -304,6 +306,14 @@ def _start_guest(
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(guest.pid, resource.RLIMIT_CPU, (limit, limit))
     return guest
+
+
+def _hash_guest(kind: Guest, placed: Mapping[str, bytes]) -> str:
+    """Return a hash of a guest's programs and files: its kernel or emulator, what it loads, what runs in its process."""
+    program = shutil.which(kind.command(kind.memory_mib)[0])
+    programs = [Path(program or "").read_bytes(), compile_guest(kind.library).read_bytes()]
+    parts = [*programs, *(placed[name] for name in sorted(placed))]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def _kill(pid: int) -> None:

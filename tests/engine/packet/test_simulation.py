@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import ccenv
 from ccenv.agents import make_sender
+from ccenv.agents.identity import sender_hash
 from ccenv.base.config import shipped_names
 from ccenv.base.errors import CcenvError, InputError
+from ccenv.base.provenance import VERSION, code_hash
 from ccenv.cli.main import main
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.layout import EVENTS, LOG_DTYPE
@@ -82,6 +84,9 @@ def test_command(tmp_path, capsys, refused, answer) -> None:
     shown = answer(["sim", str(file), "--duration", "3", "--json"])
     assert shown["duration_s"] == 3 and set(shown["flows"][0]) >= {"name", "throughput_mbps", "loss", "rtt"}
     assert np.isclose(shown["flows"][0]["rtt"], 0.06, atol=0.025) and shown["ratio"] is None
+    assert shown["senders_sha256"] == {"reno": sender_hash(make_sender("reno"))} and shown["code_sha256"] == code_hash(simulate)
+    again = simulate(shown["scenario"])  # what decided the run is all in the answer
+    assert again.summary()["flows"] == shown["flows"] and shown["versions"]["ccenv"] == VERSION
     assert main(["sim", "reno_delack4", "--duration", "2"]) == 0 and "2.7" in capsys.readouterr().out
     refused(["sim", "reno_delak4"], "Did you mean")
 
