@@ -9,6 +9,7 @@ import platform
 import shutil
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
+from ccenv.base.files import LOCK, locked
 from ccenv.cli.main import main
 from ccenv.live import LiveError, LiveResult, read_live_scenario
 from ccenv.live.virtual import run as virtual
@@ -128,6 +130,20 @@ def test_moves_act_on_the_kernel() -> None:
 def test_guest_ends_at_its_limit(limit: dict[str, float], told: str) -> None:
     with pytest.raises(LiveError, match=told):
         virtual.run_virtual(wanted("reno", duration_s=300), **limit)
+
+
+def test_folders_of_killed_runs_are_removed_by_the_next(tmp_path: Path) -> None:
+    names = {"held": 1000, "young": 0, "killed": 1000, "other": 1000}
+    for name, age_s in names.items():
+        folder = tmp_path / ("other" if name == "other" else f"ccenv-{name}")
+        folder.mkdir()
+        (folder / LOCK).touch()
+        os.utime(folder / LOCK, (time.time() - age_s,) * 2)
+    (tmp_path / "ccenv-unlocked").mkdir()
+    with locked(tmp_path / "ccenv-held", "run"):
+        os.utime(tmp_path / "ccenv-held" / LOCK, (0, 0))
+        virtual._remove_abandoned(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["ccenv-held", "ccenv-unlocked", "ccenv-young", "other"]
 
 
 def test_folders_and_guests_that_cannot_be_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from ccenv.base.files import write_atomic
+from ccenv.base.errors import CcenvError
+from ccenv.base.files import LOCK, locked, write_atomic
 from ccenv.base.interrupts import stopping
 from ccenv.live.emulator.build import fastest_Bps, lead_s, make_memory, most_in_flight_bytes, socket_buffer_bytes
 from ccenv.live.emulator.layout import STAMPED
@@ -48,6 +49,7 @@ CLOCK_NS, TRAP_NS = 200, 1000  # what a reading of the clock and a trap cost the
 CPU_S, CPU_S_PER_MBIT = 30.0, 0.05  # limit of a guest's CPU time: a constant, and per Mbit that the link could carry
 WALL, LEAST_WALL_S = 20.0, 600.0  # limit of a run's time: in limits of its CPU time, and at least
 MEMORY_MIB = 192
+PREFIX, YOUNG_S = "ccenv-", 60.0  # of the folders of runs, which may be in memory
 SOCKET_BYTES = 64 << 20
 NO_PERSONALITY, NEVER_DUE = 81, 82  # exit codes of clock.c
 ASK_PERSONALITY = 0xFFFFFFFF  # sets nothing
@@ -195,7 +197,9 @@ def run_virtual(
     wall_s = max(LEAST_WALL_S, WALL * cpu_s) if wall_s is None else wall_s
     begin, own = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix="ccenv-")))
+        _remove_abandoned(Path(_find_folder().found))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix=PREFIX)))
+        stack.enter_context(locked(folder, "virtual run"))
         (near, near_guest), (far, far_guest) = stack.enter_context(_pair()), stack.enter_context(_pair())
         (question, question_guest), (answer_guest, answer) = stack.enter_context(_pipe()), stack.enter_context(_pipe())
         near.setblocking(False)
@@ -320,6 +324,15 @@ def _kill(pid: int) -> None:
     """End all processes of a guest."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of runs that were killed: nobody holds their lock, and they are older than YOUNG_S."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError, CcenvError):
+            if time.time() - (folder / LOCK).stat().st_mtime > YOUNG_S:
+                with locked(folder, "virtual run"):
+                    shutil.rmtree(folder)
 
 
 def _abandon(pid: int, folder: Path) -> None:
