@@ -215,6 +215,8 @@ def run_sim(
 ) -> None:
     """Run a scenario packet by packet; print throughput, loss and RTT per flow beside the paper's figures.
 
+    With --json also what decided the run: the scenario that held, hashes of its senders and of the code, versions.
+
     Example: ccenv sim two_bbr_40_80 --plot two_bbr.png -s profile=linux -s packet_log=packets.npz
     """
     from ccenv.simulation import simulate
