@@ -1,15 +1,14 @@
 """A jitter box alone: bytes leave the bottleneck at a constant rate, an adversary holds them, in order and for at most D."""
 
 import numpy as np
+from machine_code import machine_code
 
 from ccenv.agents.callbacks import MOVE, VIEW
-from ccenv.base.kernels.decorator import kernel
 
 MSS_BYTES = 1500.0
 
 
 def fresh(adversary):
-    """Return a zeroed state record with the parameters set."""
     state = np.zeros(1, adversary.state).view(np.recarray)[0]
     for name, value in adversary.parameters.items():
         state[name] = value
@@ -30,8 +29,7 @@ def fresh_move():
 
 
 def compiled(adversary):
-    """Return init and play compiled as the engines compile them."""
-    return kernel(adversary.init), kernel(adversary.play)
+    return machine_code(adversary.init, adversary.state, VIEW), machine_code(adversary.play, adversary.state, VIEW, MOVE)
 
 
 def run_box(adversary, n_steps, *, flow=0, steps_per_rtt=8, rtt_s=0.04, jitter_steps=8, rate_Bps=1.25e6, seed=11, start_step=0):

@@ -1,4 +1,4 @@
-"""Records for plain Python and for numba, random but possible signals, and a connection of constant ones.
+"""Records for plain Python and for machine code, random but possible signals, and a connection of constant ones.
 
 The link of ``packet_link`` with round numbers: 12 Mbit/s, Rm 40 ms, segments of 1500 bytes: 1000 segments/s, BDP 40 segments.
 """
@@ -7,12 +7,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
+from machine_code import machine_code
 
 from ccenv.agents.callbacks import ACK, LOSS, TICK
-from ccenv.base.kernels.decorator import kernel
 
 
 def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
@@ -25,7 +24,7 @@ def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
 
 
 def signal(dtype, as_record=True, **values):
-    """Return one signal, as a record for plain Python; numba takes it without that, which is made sooner."""
+    """Return one signal, as a record for plain Python; machine code takes it without that, which is made sooner."""
     record = np.zeros(1, dtype).view(np.recarray)[0] if as_record else np.zeros(1, dtype)[0]
     record["mss_bytes"] = 1500.0
     for name, value in values.items():
@@ -63,18 +62,11 @@ _COMPILED = {}
 
 
 def compiled(sender):
-    """Return the four functions compiled as the engines compile them, kept on disk as theirs are."""
+    """Return the four functions as the engines call them."""
     if sender.name not in _COMPILED:
         pairs = ((sender.init, ()), (sender.on_ack, (ACK,)), (sender.on_loss, (LOSS,)), (sender.on_tick, (TICK,)))
-        _COMPILED[sender.name] = [compiled_for(function, sender.state, *dtypes) for function, dtypes in pairs]
+        _COMPILED[sender.name] = [machine_code(function, sender.state, *dtypes) for function, dtypes in pairs]
     return _COMPILED[sender.name]
-
-
-def compiled_for(function, *dtypes):
-    """Return a function compiled now for records of these types."""
-    made = kernel(function)
-    made.compile(tuple(numba.from_dtype(dtype) for dtype in dtypes))
-    return made
 
 
 def random_signals(rng, n, *, mss_bytes=1500.0):
@@ -212,8 +204,6 @@ def recover(flow: Steady) -> None:
 
 
 def put(**fields: float) -> Step:
-    """Set fields of the state."""
-
     def change(flow: Steady) -> None:
         for name, value in fields.items():
             flow.state[name] = value
@@ -231,8 +221,6 @@ def window(mss: float, **tolerance: float) -> Step:
 
 
 def state(**fields: Any) -> Step:
-    """Check fields of the state."""
-
     def check(flow: Steady) -> None:
         for name, value in fields.items():
             assert flow.state[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), name

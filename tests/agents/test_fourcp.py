@@ -8,7 +8,9 @@ from numba import njit
 from signals_play import MSS, RTT_S, Steady, ack, compiled, fresh_state, loss
 
 from ccenv.agents import make_sender
+from ccenv.agents.classic import fourcp
 from ccenv.agents.classic.fourcp import detector_root, friendly_window_mss, window_bound_mss
+from ccenv.base.kernels.decorator import kernel
 
 
 def false_positive_share(loss_ratio, tarp, mincwnd_mss, wndbnd_mss):
@@ -39,8 +41,11 @@ def test_fourcp_window_bound_is_eq_9():
     assert false_positive_share(2.0, 0.001, 2.0, 1445) == pytest.approx(0.01, rel=0.02)
 
 
+on_ack, on_loss = kernel(fourcp.on_ack), kernel(fourcp.on_loss)
+
+
 @njit
-def _detect(on_ack, on_loss, state, ack_signal, loss_signal, draws, loss_rate, held):
+def _detect(state, ack_signal, loss_signal, draws, loss_rate, held):
     """Return the share of round trips with wnd at mincwnd = 2 or above: a bad phase taken for good.
 
     Losses hit every segment with the same rate. Held: the window stays at mincwnd whatever wnd is, as in the theorem.
@@ -60,13 +65,13 @@ def _detect(on_ack, on_loss, state, ack_signal, loss_signal, draws, loss_rate, h
 
 
 def _share(r, tarp, wndbnd, held):
-    init, on_ack, on_loss, _ = compiled(make_sender("fourcp_fixed"))
-    state = fresh_state(make_sender(f"fourcp_fixed:tarp={tarp},wndbnd_mss={wndbnd}"))
-    init(state)
+    sender = make_sender(f"fourcp_fixed:tarp={tarp},wndbnd_mss={wndbnd}")
+    state = fresh_state(sender)
+    compiled(sender)[0](state)
     state.slow_start, state.wnd_mss, state.window_mss = 0.0, -wndbnd, 2.0
     one = ack(acked_bytes=MSS, delivered_bytes=1.0, rtt_s=RTT_S, min_rtt_s=RTT_S)
     draws = np.random.default_rng(int(10 * r + wndbnd)).random(2_000_000)
-    return _detect(on_ack, on_loss, state, one, loss(lost_bytes=MSS, new_episode=1.0), draws, r * tarp, held)
+    return _detect(state, one, loss(lost_bytes=MSS, new_episode=1.0), draws, r * tarp, held)
 
 
 @pytest.mark.parametrize(("r", "wndbnd"), [(1.5, 40.0), (1.5, 80.0), (2.0, 60.0), (3.0, 20.0)])
