@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.base.foreign import parse_json
-from ccenv.leaderboard.site.exchange import Export, read_export
+from ccenv.leaderboard.site.exchange import read_rows
+from ccenv.leaderboard.store.database import check_rows
 
 BOARD = Path(__file__).parents[1] / "data" / "leaderboard.jsonl.xz"
 SUITE, HARD = "standard-v1", "worst-case-v1"
@@ -45,19 +46,21 @@ Cells = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 @cache
-def _read_board() -> Export:
-    return read_export(BOARD)
+def _read_board() -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    rows, files = read_rows(BOARD)
+    check_rows(rows, files)  # hashes and chain; an import checks what they say too, which takes ten seconds
+    return rows, files
 
 
 @cache
 def read_cells(suite: str) -> Cells:
     """Return (sender, scenario) -> cells of the sender's newest evaluation in a suite, from the recorded board."""
-    export = _read_board()
+    rows, files = _read_board()
     found: Cells = {}
-    for row in export.rows:
-        content = parse_json(row["content"], "a record")
-        if row["kind"] == "evaluation" and content["manifest"]["suite"]["name"] == suite:
-            lines = export.files[content["files"]["cells.jsonl"]].decode().splitlines()
+    for row in rows:
+        content = parse_json(row["content"], "a record") if row["kind"] == "evaluation" else None
+        if content is not None and content["manifest"]["suite"]["name"] == suite:
+            lines = files[content["files"]["cells.jsonl"]].decode().splitlines()
             newest: Cells = defaultdict(list)
             for cell in (parse_json(line, "a cell") for line in lines):
                 newest[cell["agent"], cell["scenario"]].append(cell)

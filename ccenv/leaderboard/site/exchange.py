@@ -58,7 +58,7 @@ def read_export(file: FilePath) -> Export:
     from ccenv.leaderboard.site.sections import Certified
     from ccenv.leaderboard.site.sources import from_contents
 
-    rows, files = _read(file)
+    rows, files = read_rows(file)
     contents = check_contents(check_rows(rows, files), files.__getitem__)
     try:
         site_files(make_board(from_contents(contents, files.__getitem__), Certified([])))
@@ -87,7 +87,8 @@ def encode_file(content: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(content).decode("ascii")}
 
 
-def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+def read_rows(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    """Read the rows and files of an export; nothing is checked but its form. Raises InputError if it is damaged."""
     rows: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
     n_records: Any = None
