@@ -83,6 +83,16 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
     return run
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this machine's kernel cannot do, and say what is missing."""
+    if item.get_closest_marker("live"):
+        from ccenv.live import live_needs
+
+        for need in live_needs(bpf=item.get_closest_marker("live_bpf") is not None):
+            if not need.ok:
+                pytest.skip(f"{need.name}: {need.found}; {need.advice}")
+
+
 BEGIN: pytest.StashKey[float] = pytest.StashKey()
 WORKERS: pytest.StashKey[list[float]] = pytest.StashKey()
 

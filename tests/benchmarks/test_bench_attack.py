@@ -241,16 +241,12 @@ def suite() -> LiveSuite:
     return found
 
 
-def test_each_attack_has_a_calm_run_before_it() -> None:
+def test_each_attack_has_a_calm_run_before_it_and_another_kernel_other_numbers() -> None:
     cells = make_live_cells(suite())
     assert [cell.scenario for cell in cells[:2]] == ["reno[calm]", "reno[attacked]"]
     assert {cell.moves for cell in cells} == set(shipped_moves())
     assert all(cell.per_task >= len(cells) for cell in cells), "two live runs at a time would disturb each other"
-
-
-def test_numbers_of_another_kernel_are_other_numbers() -> None:
-    cell = make_live_cells(suite())[0]
-    assert replace(cell, kernel="1.2.3").key != cell.key
+    assert replace(cells[0], kernel="1.2.3").key != cells[0].key
 
 
 @pytest.mark.parametrize(
@@ -275,11 +271,6 @@ def test_moves_that_are_not_there_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.live
 def test_a_run_keeps_the_worst_case(tmp_path: Path) -> None:
-    from ccenv.live import live_needs
-
-    for need in live_needs():
-        if not need.ok:
-            pytest.skip(f"{need.name}: {need.found}; {need.advice}")
     manifest = run_suite("live-worst-case", tmp_path, only=["reno*"])
     worst = manifest["summary"][0]["worst_case"]
     assert worst["scenario"] == "reno[attacked]" and worst["value"] < 0.5
@@ -325,15 +316,12 @@ def test_the_gain_is_reached_at_the_extremal_phases_and_nowhere_exceeded(n: int)
     assert fourcp / tcp == pytest.approx(bound) and theory.throughput_gain_bound(4) == 1.25
 
 
-def test_phases_by_hand() -> None:
+def test_phases_and_two_phase_limits_by_hand() -> None:
+    """[4CP] s.4.3.1: all TCP gets c/m for small and c/(n + m) for large load, and so does all 4CP."""
     # Half the time alone with one TCP, half with two more: x = (1/2)((1 - x) + (1 - 3x)) = 1 - 2x, so x = 1/3; in phase 2 the
     # three TCP flows have 1/3 each, just the target.
     fourcp, tcp = theory.phases_equilibrium([0.5, 0.0, 0.5], 1, 1)
     assert fourcp == pytest.approx(1 / 3) and tcp == pytest.approx(1 / 3)
-
-
-def test_two_phase_limits() -> None:
-    """[4CP] s.4.3.1: all TCP gets c/m for small and c/(n + m) for large load, and so does all 4CP."""
     for n, m in ((10, 5), (5, 10)):
         assert theory.two_phase_rates(n, m, 0, 1e-9)[1] == pytest.approx(1 / m)
         assert theory.two_phase_rates(n, m, 0, 1e9)[1] == pytest.approx(1 / (n + m))
@@ -344,16 +332,13 @@ def test_two_phase_limits() -> None:
     assert below == pytest.approx(1 / (5 + 5), rel=1e-6) and above == pytest.approx(below, rel=1e-6)
 
 
-def test_response_times() -> None:
+def test_response_times_and_periods() -> None:
     assert theory.response_time(10, 5, 0, 0.05) == 15 and theory.response_time(10, 5, 5, 0.05) == 10
     assert theory.response_time(10, 10, 10, 1e-6) == pytest.approx(10, rel=1e-3)  # half of all TCP: proposition 1
     for n, m in ((10, 5), (5, 10), (10, 10), (3, 17)):
         for a in (1e-4, 0.01, 0.1, 1.0):
             assert theory.response_time(n, m, m, a) >= theory.best_response_time(n, m, m) * (1 - 1e-9)
             assert theory.response_time(n, m, m, a) >= 0.5 * theory.response_time(n, m, 0, a) * (1 - 1e-9)
-
-
-def test_a_period_leaves_what_the_response_does_not_take() -> None:
     r = theory.response_time_of_period(60, 5, 10, 10, alone_s=1)
     assert r == pytest.approx(theory.response_time(5, 10, 10, 1 / (60 - r)))
     assert math.isnan(theory.response_time_of_period(10, 10, 5, 0, alone_s=1))

@@ -20,10 +20,9 @@ from ccenv.agents.sender import ShieldSender
 from ccenv.cli import main as cli
 from ccenv.engine.compiled.policies import SCRATCH_ROWS, act_on_beliefs
 from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
-from ccenv.live import live_needs, run_live
+from ccenv.live import run_live
 from ccenv.live.export import ExportError
 from ccenv.live.export.bpf import POSITION_BITS, load_exported
-from ccenv.live.requirements import bpf_needs
 
 if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
@@ -132,12 +131,6 @@ def test_choosers_are_named(refused, tmp_path: Path) -> None:
     assert "#define POSITION 32768\n" in Path(file).read_text(encoding="ascii")
 
 
-def _needs() -> None:
-    for need in [*live_needs(), *bpf_needs()]:
-        if not need.ok:
-            pytest.skip(f"{need.name}: {need.found}; {need.advice}")
-
-
 def wanted(sender: str, duration_s: float = 2.5) -> dict[str, object]:
     flow = {"sender": sender, "rtt_ms": 40}
     link = {"rate_mbps": 24, "buffer_bdp": 2}
@@ -145,7 +138,6 @@ def wanted(sender: str, duration_s: float = 2.5) -> dict[str, object]:
 
 
 def chooser_of(pid: int) -> int | None:
-    """Return the process id of the chooser that runs for a process."""
     for child in descendants(pid):
         with suppress(OSError):
             if b"ccenv.live.system.chooser" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
@@ -166,7 +158,6 @@ def woken(pid: int) -> int:
 @pytest.mark.live_bpf
 def test_a_killed_chooser_leaves_the_middle() -> None:
     """The policy answers in the kernel's map; killed in the run, the middle follows: as in the twin, and in the interval."""
-    _needs()
     ended = threading.Event()
 
     def kill() -> None:
@@ -214,7 +205,6 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("chooser", ["lo", "middle", "hi", "random", "kernel"])
 def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
-    _needs()
     data = wanted("learned_shield_u80" if chooser == "kernel" else f"shield:chooser={chooser}")
     recording = run_live({**data, "chooser": "kernel"}).recordings[0]
     assert recording is not None and recording.difference() is None and recording.choices()["decisions"] > 30
@@ -225,7 +215,6 @@ def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
 @pytest.mark.slow
 def test_a_loaded_shield_chooses_for_others(tmp_path: Path) -> None:
     """``ccenv live load``: flows that choose it by its name are answered; gone with its process."""
-    _needs()
     name = f"c{os.getpid()}"
     command = [sys.executable, "-m", "ccenv.cli.main", "live", "load", "learned_shield_u80", "-s", f"name={name}", "--json"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)

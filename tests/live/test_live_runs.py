@@ -18,9 +18,8 @@ import pytest
 from processes import alive, descendants, parents, wait_until
 
 from ccenv.engine.packet.layout import EVENTS
-from ccenv.live import LiveError, LiveResult, live_needs, read_live_scenario, run_live, valid_run
+from ccenv.live import LiveError, LiveResult, read_live_scenario, run_live, valid_run
 from ccenv.live.comparison import simulate_live
-from ccenv.live.requirements import bpf_needs
 from ccenv.live.system.sockets import available_controls
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
@@ -28,16 +27,6 @@ from ccenv.simulation.packet_trace import packet_slack_bytes
 
 TRIES = 3
 COMMAND = [sys.executable, "-m", "ccenv.cli.main", "live"]
-
-
-@pytest.fixture(autouse=True)
-def _needs(request: pytest.FixtureRequest) -> None:
-    """Skip what this machine cannot do, and say what is missing."""
-    needs = live_needs() if request.node.get_closest_marker("live") else []
-    needs += bpf_needs() if request.node.get_closest_marker("live_bpf") else []
-    for need in needs:
-        if not need.ok:
-            pytest.skip(f"{need.name}: {need.found}; {need.advice}")
 
 
 def wanted(sender: str, **more: Any) -> dict[str, Any]:

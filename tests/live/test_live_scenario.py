@@ -20,7 +20,6 @@ from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
 from ccenv.live import (
     LiveError,
     LiveResult,
-    live_needs,
     load_live_scenario,
     programs,
     read_live_scenario,
@@ -36,7 +35,7 @@ from ccenv.live.export import export_bpf
 from ccenv.live.export.bpf import compile_bpf
 from ccenv.live.kernel_records import SENDERS, SUITE, control_scenarios, run_suite, shipped_record
 from ccenv.live.programs import make_senders
-from ccenv.live.requirements import Needs, Refused, bpf_needs, require_bpf
+from ccenv.live.requirements import Needs, Refused, require_bpf
 from ccenv.live.run import count_tries
 from ccenv.live.scenario import kernel_cca
 from ccenv.live.system import spaces
@@ -156,15 +155,12 @@ def test_forged_moves_are_refused(tmp_path: Path, damage: str) -> None:
         load_moves(file)
 
 
-def test_every_sender_of_the_suite_has_moves() -> None:
+def test_every_sender_of_the_suite_has_moves_and_a_row_of_its_record() -> None:
     for sender in SENDERS:
         scenario = attack_scenario(sender, moves_against(sender))
         assert scenario.flows[0].jitter.max_s > 0
     with pytest.raises(UnknownNameError):
         moves_against("nobody")
-
-
-def test_the_suite_makes_a_record() -> None:
     assert [one["sender"] for one in shipped_record()["rows"]] == list(SENDERS)
     row = shipped_record()["rows"][0]
     record = run_suite(SENDERS[:2], play=lambda sender, file: {"tries": {"live": 1, "calm": 2}, **row, "sender": sender})
@@ -354,9 +350,6 @@ def test_what_the_verifier_said_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.live_bpf
 def test_the_kernel_refuses_what_leaves_its_memory() -> None:
     """A text whose history is written without its mask: the verifier says no, and the last line of its log is told."""
-    for need in [*live_needs(), *bpf_needs()]:
-        if not need.ok:
-            pytest.skip(f"{need.name}: {need.found}; {need.advice}")
     name = f"bad{os.getpid()}"
     good = export_bpf(shipped_program("cc_qdel"), name=name)
     bad = good.replace("f->served[n & MASK] = f->delivered;", "f->served[n] = f->delivered;")
