@@ -53,16 +53,13 @@ def test_paths_without_jitter_are_served(name):
     np.testing.assert_array_equal(S, P)
 
 
-def test_kind_delivers_at_once_and_slowest_holds_for_exactly_the_bound():
+def test_kind_slowest_and_uniform_play_what_their_names_say():
     P, S, _ = run_box(make_adversary("kind"), 50)
     np.testing.assert_array_equal(S, P)
     P, S, _ = run_box(make_adversary("slowest"), 50, jitter_steps=5)
     np.testing.assert_array_equal(S[5:], P[:-5])
     _, _, moves = run_box(make_adversary("slowest:waste=0.25,rate=0.5,loss=1"), 3)
     assert not S[:5].any() and [set(moves[field]) for field in ("waste", "rate", "loss")] == [{0.25}, {0.5}, {1.0}]
-
-
-def test_uniform_is_uniform_and_independent():
     _, _, moves = run_box(make_adversary("uniform"), 4000)
     for field in FIELDS:
         u = moves[field]
@@ -97,7 +94,7 @@ def test_batch_releases_everything_after_a_uniform_wait():
     assert S[-1] == pytest.approx(P[-1], rel=0.02)  # the average rate is kept
 
 
-def test_periodic_releases_at_multiples_of_the_interval():
+def test_periodic_square_and_hoard_keep_their_times():
     P, S, moves = run_box(make_adversary("periodic:interval_ms=15"), 48)  # dt 5 ms, D 40 ms
     released = np.nonzero(moves["service"])[0] + 1
     np.testing.assert_array_equal(released, np.arange(3, 49, 3))
@@ -105,15 +102,9 @@ def test_periodic_releases_at_multiples_of_the_interval():
     assert np.nanmax(delays_steps(P, S)) == 2
     _, _, moves = run_box(make_adversary("periodic"), 64)  # its default is the jitter bound
     np.testing.assert_array_equal(np.nonzero(moves["service"])[0] + 1, np.arange(8, 65, 8))
-
-
-def test_square_wave():
     _, _, moves = run_box(make_adversary("square:period_rtts=2,duty=0.25,waste=0.5"), 64)  # 8 steps per RTT
     np.testing.assert_array_equal(moves["service"], np.tile([1.0] * 4 + [0.0] * 12, 4))
     assert set(moves["waste"]) == {0.5}
-
-
-def test_hoard_keeps_all_tokens_and_bursts():
     P, S, moves = run_box(make_adversary("hoard:period_rtts=2,hold=0.5"), 64)
     np.testing.assert_array_equal(moves["service"], np.tile([0.0] * 8 + [1.0] * 8, 4))
     assert not moves["waste"].any()

@@ -30,8 +30,6 @@ class Packet:
 
 @dataclass
 class Run:
-    """What happened: one row per ACK, and the losses."""
-
     rows: list = field(default_factory=list)  # (now_s, cwnd_bytes, rtt_s, inflight_bytes, delivered_bytes, pacing_rate_Bps)
     losses: list = field(default_factory=list)  # (now_s, lost_bytes, cwnd before, cwnd after, new_episode)
     states: list = field(default_factory=list)  # of the fields asked for, one row per ACK

@@ -69,18 +69,14 @@ def test_the_bound_in_a_shallow_buffer_is_what_fits(name, near, share):
     assert name == "bbr2" or {size for _, size, *_ in run.losses} == {MSS}
 
 
-def test_bbr1_goes_through_startup_and_drain_to_probe_bw():
+def test_bbr1_goes_through_startup_and_drain_to_probe_bw_and_probes_the_rtt_every_ten_seconds():
+    """PROBE_RTT: 200 ms and a round after the flight has come down to four segments, which takes about one RTT."""
     run, fields = play("bbr1")
     assert [mode for _, mode in phases(run, fields)][:3] == [bbr.STARTUP, bbr.DRAIN, bbr1.PROBE_BW]
     probing = fields["mode"] == bbr1.PROBE_BW
     assert set(np.round(fields["pacing_gain"][probing], 9)) == {1.25, 0.75, 1.0}
     bdp_bytes = fields["bandwidth_Bps"][-1] * fields["rtprop_s"][-1]  # a window of two, and three quanta of two segments
     assert run.column("cwnd_bytes")[probing].max() == pytest.approx(2 * bdp_bytes + 3 * 2 * MSS, rel=0.01)
-
-
-def test_bbr1_probes_the_rtt_every_ten_seconds_with_four_segments():
-    """For 200 ms and a round after the flight has come down to four segments, which takes about one RTT."""
-    run, fields = play("bbr1")
     now_s, probing = run.column("now_s"), fields["mode"] == bbr.PROBE_RTT
     starts, ends = stays(run, probing)
     assert len(starts) == 2 and np.diff(starts)[0] == pytest.approx(10.0, abs=0.7)

@@ -139,15 +139,12 @@ def test_late_starts_end_at_equal_rates(flows, gap):
     assert shares.sum() > 0.99 and shares.sum() ** 2 / (flows * (shares**2).sum()) > 0.99
 
 
-def test_equilibrium_is_where_the_rate_is_the_share():
+def test_one_flow_rests_at_the_equilibrium_where_the_rate_is_the_share():
+    """On 12 Mbit/s from the equilibrium of that share: the link is full and the delay is what the map says."""
     target, slope = 16.0, 0.6
     v = rest_of(1e6, target, slope)
     x = 1.0 + (target - v) / slope
     assert math.exp(v) / math.sqrt(x) == pytest.approx(1e6, rel=1e-6)
-
-
-def test_one_flow_rests_at_its_equilibrium():
-    """On 12 Mbit/s from the equilibrium of that share: the link is full and the delay is what the map says."""
     sender = make_sender("ever_delay:fairness=1.97,jitter_rtts=0.125,shares=164,max_share_mbps=100,start_share_mbps=12")
     run = run_link(sender, 20.0, **LINK)
     rtt = run.column("rtt_s")[-50:].mean() / RTT_S

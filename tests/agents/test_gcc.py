@@ -46,18 +46,14 @@ def test_it_grows_by_eight_per_cent_a_second_and_by_five_a_report():
     assert flow.state.pacing_rate_Bps == min(flow.state.delay_Bps, flow.state.loss_Bps)
 
 
-def test_a_growing_delay_takes_it_below_what_it_receives():
-    """s.5.5: A_hat = 0.85 R_hat; 1500 bytes every 12 ms are 1 Mbit/s."""
+def test_a_growing_delay_takes_it_below_what_it_receives_and_a_shrinking_one_makes_it_wait():
+    """s.5.5: A_hat = 0.85 R_hat; 1500 bytes every 12 ms are 1 Mbit/s; under-use leads to hold."""
     flow = Media("gcc:start_mbps=2,max_mbps=10")
     flow.send(2.0)
     assert flow.state.signal == gcc.NORMAL
     flow.send(0.5, rtt_s=lambda at_s: 0.05 + 0.2 * at_s)  # sent faster than received
     assert flow.state.mode == gcc.DECREASE and flow.state.delay_Bps == pytest.approx(0.85 * MBPS, rel=0.2)
     assert flow.state.peak_Bps > 0
-
-
-def test_a_shrinking_delay_makes_it_wait():
-    """s.5.5: under-use leads to hold."""
     flow = Media("gcc:start_mbps=2,max_mbps=10")
     flow.send(2.0, rtt_s=lambda at_s: 0.5)
     flow.send(0.5, rtt_s=lambda at_s: 0.5 - 0.5 * at_s)

@@ -175,8 +175,6 @@ class Sequences(torch.nn.Module):  # type: ignore[misc,name-defined]
 
 
 class Steps(torch.nn.Module):  # type: ignore[misc,name-defined]
-    """One decision a call, with its state."""
-
     def __init__(self, kind: str, n_actions: int = 1) -> None:
         super().__init__()
         torch.manual_seed(6)

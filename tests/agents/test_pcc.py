@@ -284,16 +284,13 @@ def test_a_loss_belongs_to_the_interval_in_which_it_was_sent(lost_in):
         assert state.sum_acked_bytes == pytest.approx(3 * MSS, abs=2 * state.cwnd_bytes / flow.pieces)
 
 
-def test_losses_of_before_an_experiment_are_not_charged_to_it():
+def test_losses_of_before_an_experiment_and_a_limited_one_decide_nothing():
     flow = probing(pieces=400)
     while flow.state.sum_acked_bytes == 0.0:
         flow.lose(MSS, new_episode=0.0)
         flow.step()
     flow.lose(MSS, new_episode=0.0)
     assert flow.state.lost_0_bytes == 0.0
-
-
-def test_an_application_limited_experiment_decides_nothing():
     flow = probing()
     start_s, rate_Bps = float(flow.state.edge_0_s), float(flow.state.rate_Bps)
     while flow.state.edge_0_s == start_s:
@@ -429,14 +426,11 @@ def test_vivace_uses_a_link_with_random_loss():
     assert summary["links"][0]["utilisation"] > 0.8
 
 
-def test_vivace_linux_bound_rises_while_it_binds() -> None:
+def test_vivace_linux_bound_rises_while_it_binds_and_its_amplifier_in_one_direction() -> None:
     """At most 10 %, then 17 and 24 % of the rate; 10 % again after a step that it allows."""
     state = fresh(vivace_linux, mode=vivace_linux.MOVING)
     steps = [vivace_linux.bounded_step.py_func(state, step) / 1e6 for step in (9e6, 9e6, -9e6, 1e4, 9e6)]
     assert steps == pytest.approx([0.1, 0.17, -0.24, 0.01, 0.1])
-
-
-def test_vivace_linux_amplifier_rises_in_one_direction_and_a_turn_delays_it() -> None:
     state = fresh(vivace_linux, mode=vivace_linux.MOVING)
     state.last_rate_Bps = 0.9e6
     seen = []

@@ -24,7 +24,6 @@ def run(sender, rtts_ms, seconds=30.0, warmup_s=15.0, buffer_packets=60, **flow)
 
 
 def curve(sender, rtts_s, steps, n=1):
-    """Return the curve engine after so many steps of 5 ms."""
     path = Path(link_rate_Bps=RATE_Bps, buffer_bytes=60 * MSS, flows=tuple(FlowPath(rtt_s=rtt) for rtt in rtts_s))
     engine = CurveEngine([path] * n, senders=[make_sender(sender)] * len(rtts_s), steps_per_rtt=4, record=True)
     engine.advance(steps)

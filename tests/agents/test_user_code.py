@@ -315,14 +315,11 @@ def test_an_exception_ends_the_run_with_file_and_line(method: str, tmp_path: Pat
         curve_run([load_sender(file), load_sender(file)], 3000)  # type: ignore[list-item]
 
 
-def test_a_window_that_is_no_number_names_the_sender(tmp_path: Path) -> None:
+def test_an_error_in_a_sender_names_it_and_ctrl_c_goes_through(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"mine\.py:\d+: on_tick left cwnd_bytes at nan"):
         per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        self.cwnd_bytes = float('nan')\n"))
     with pytest.raises(EngineError, match="could not convert string"):
         per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        self.cwnd_bytes = 'many'\n"))
-
-
-def test_ctrl_c_goes_through(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        raise KeyboardInterrupt\n"))
 

@@ -295,8 +295,8 @@ def test_illinois_keeps_its_alpha_until_the_fifth_quiet_round_in_a_row(pieces: i
     assert [after - before for before, after in pairwise(windows)] == pytest.approx([0.3] * 6 + [10.0] * 2)
 
 
-def test_ledbat_forgets_its_base_delay_after_ten_minutes() -> None:
-    """RFC 6817 s.3.4.2: BASE_HISTORY of ten minutes; the filter of four still has the delay of before at first."""
+def test_ledbat_forgets_its_base_delay_after_ten_minutes_and_takes_the_smallest_of_four_samples() -> None:
+    """RFC 6817 s.3.4.2: BASE_HISTORY of ten minutes; CURRENT_FILTER = 4, minimum: three delayed segments change nothing."""
     flow = Steady(make_sender("ledbat:initial_window_mss=100"), pieces=1)
     flow.rounds(1)
     for minute in range(1, 12):
@@ -304,10 +304,6 @@ def test_ledbat_forgets_its_base_delay_after_ten_minutes() -> None:
         flow.state.cwnd_bytes = 100 * MSS
         flow.rounds(8, rtt_s=RTT_S + 0.2)
         assert (flow.cwnd_mss < 100) == (minute < 10), minute
-
-
-def test_ledbat_takes_the_smallest_of_four_samples() -> None:
-    """RFC 6817 s.3.4.2: CURRENT_FILTER = 4, minimum: three delayed segments change nothing, the fourth does."""
     flow = Steady(make_sender("ledbat:initial_window_mss=100"), pieces=100)  # one segment per signal
     flow.rounds(1)
     signs = []

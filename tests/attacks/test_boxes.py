@@ -48,7 +48,6 @@ def play(state: Any, view: Any, move: Any) -> None:
 
 
 def all_of_it(state: Any, view: Any, move: Any) -> None:
-    """Let everything go."""
     move.service = 1.0
 
 

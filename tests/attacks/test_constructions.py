@@ -52,14 +52,11 @@ def test_theorem_1_needs_the_jitter():
     assert not check_trace(played["without"]) and ratios["without"] < 0.7 * ratios["with"]
 
 
-def test_theorem_1_reports_what_does_not_hold():
+def test_theorem_1_reports_what_does_not_hold_and_refuses_what_it_cannot_start_from():
     """cc_qdel's delay range is wider than D/2: the theorem does not apply, and the emulation is not exact."""
     finding = attack("cc_qdel", adversaries=["starvation:ratio=20,converge_rtts=400"], **SHORT).by_adversary["starvation"]
     assert finding.legal and not finding.preconditions["ranges_within_half_D"]
     assert not finding.preconditions["emulation_legal"]
-
-
-def test_theorem_1_refuses_what_it_cannot_start_from():
     with pytest.raises(InputError, match="times apart"):
         attack("constant:rate_mbps=1", adversaries=["starvation"], **SHORT)
     with pytest.raises(InputError, match="D > 0"):
@@ -74,15 +71,12 @@ def test_theorem_2_is_exact_where_the_delay_stays_within_D():
     assert result.worst_utilisation <= details["worst_with_delay_within_D"]
 
 
-def test_theorem_3_needs_no_initial_state():
+def test_theorem_3_needs_no_initial_state_and_says_where_it_does_not_apply():
     finding = attack("copa", adversaries=["strong_starvation:ratio=20,rtts=100"], **SHORT).by_adversary["strong_starvation"]
     assert finding.legal
     assert all(finding.preconditions.values()), finding.preconditions
     assert finding.details["ratio"] >= 20 and finding.trace.header.model == "strong"
     assert finding.trace.header.history == "empty"
-
-
-def test_theorem_3_says_where_it_does_not_apply():
     result = attack("reno", adversaries=["strong_starvation:rtts=200"], **SHORT)
     assert result.by_adversary["strong_starvation"].preconditions == {"delay_bounding": False} and result.legal
 

@@ -75,7 +75,6 @@ def wrong_call() -> None:
 
 
 def build(model: Any = "ccac", senders: Any = ("cc_qdel", "reno"), paths: Any = PATHS, **options: Any) -> Any:
-    """Return a curve engine on four paths of two flows."""
     players = [ccenv.make_sender(sender) for sender in senders]
     return engine(paths, model=model, senders=players, **({"adversary": ccenv.make_adversary("uniform")} | options))
 
@@ -99,7 +98,6 @@ def read_sweep(**changes: Any) -> None:
 
 
 def run_ode(*arguments: str) -> None:
-    """Run ``ccenv ode``; nothing may be printed before its error."""
     result = CliRunner().invoke(fluid_app, list(arguments))
     assert result.output == ""
     raise result.exception or AssertionError
@@ -111,7 +109,6 @@ def read_written(load: Callable[[str], object], name: str, text: str) -> None:
 
 
 def read_case(**changes: Any) -> None:
-    """Read a suite of one scenario."""
     small_suite(scenarios=[{"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, **changes}])
 
 

@@ -17,7 +17,7 @@ from ccenv.training.config import load_config
 U80 = "learned_contract_u80"
 
 
-def test_names_of_senders_certificates_and_configs() -> None:
+def test_names_of_senders_certificates_and_configs_and_keys_of_settings() -> None:
     today = make_sender("learned_shield_u80")
     assert sender_hash(make_sender(U80)) == sender_hash(today)
     assert make_sender(f"contract:file={U80},chooser=lo").program == today.program
@@ -25,9 +25,6 @@ def test_names_of_senders_certificates_and_configs() -> None:
     assert find("learned_contract_u77_timeouts") == find("learned_shield_u77_timeouts")
     assert find_fair("ever_delay_contract") == find_fair("ever_delay_shield") is not None
     assert load_config("learned_contract").environment.shield == to_data(today.program)
-
-
-def test_keys_of_settings() -> None:
     program = to_data(make_sender("learned_shield_u80").program)
     assert EnvSettings(contract=U80).shield == PacketSettings(contract=U80).shield == program  # type: ignore[call-arg]
     config = load_config("packet_shield", ["contract=learned_shield_u80_firm"])

@@ -66,8 +66,6 @@ def test_each_adversary(name: str) -> None:
 
 def test_other_players_and_what_holds_them() -> None:
     class Mine(ccenv.PythonSender):
-        """Sets its window."""
-
         def on_start(self) -> None:
             self.cwnd_bytes = 3000.0
 

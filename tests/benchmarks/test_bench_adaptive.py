@@ -118,15 +118,12 @@ def test_what_draws_explain_needs_fewer_runs_and_the_interval_still_holds(shape:
     assert runs < 0.75 * runs_without and holds >= 0.9
 
 
-def test_a_forecast_knows_that_further_terms_explain_more() -> None:
+def test_a_forecast_knows_that_terms_explain_more_and_equal_runs_need_no_more() -> None:
     known, counts = Known(0.5, 0.1, np.full(4, 0.04)), np.full(4, 4)
     plain, explained = (forecast_runs(known, counts, 0.02, np.full(4, n_terms)) for n_terms in (0, 9))
     assert plain == pytest.approx(0.04 * 4 / (0.02 / 1.06 / 1.96) ** 2 / 4, abs=1.1)
     assert explained == pytest.approx(plain * 9**-0.4, abs=1.1)
     assert forecast_runs(known, counts, 0.2, np.full(4, 9)) == counts.sum()
-
-
-def test_a_difference_of_equal_runs_needs_no_more() -> None:
     runs = [np.arange(6.0), np.arange(6.0) ** 2]
     known = estimate_known(runs, runs)
     assert (known.iqm, known.half_width) == (0, 0)

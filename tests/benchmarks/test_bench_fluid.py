@@ -21,7 +21,6 @@ SMALL = {"mixes": ["bbr1/reno"], "disciplines": QUEUES, "buffers_bdp": [1, 4], "
 
 
 def suite(**changes: Any) -> dict[str, Any]:
-    """Return the data of a suite of four short cells."""
     scenario = {"name": "small", "sweep": "validation", "changes": SMALL}
     head = {"format": "ccenv-suite", "format_version": 1, "name": "small_fluid", "version": 1, "engine": "fluid", "seeds": [1]}
     return {**head, "scenarios": [scenario], "metrics": ["jain", "utilisation_pct", "first_share_pct"]} | changes

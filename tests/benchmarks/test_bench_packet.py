@@ -60,12 +60,10 @@ def small_packets(**changes: Any) -> dict[str, Any]:
 
 
 def packets(**changes: Any) -> PacketSuite:
-    """The same, validated."""
     return validate(PacketSuite, small_packets(**changes), "packets.yaml")
 
 
 def cells(**changes: Any) -> list[PacketCell]:
-    """Its cells for Reno."""
     return make_packet_cells(packets(**changes), [agent_player("reno")])
 
 
@@ -364,17 +362,13 @@ def test_the_page_stands_alone_and_escapes(run: Path) -> None:
     assert not (run / "report" / "nothing.png").exists()
 
 
-def test_numbers_behind_a_figure(run: Path) -> None:
+def test_numbers_behind_a_figure_and_equal_pictures_of_equal_runs(run: Path) -> None:
     lines = (run / "report" / "lines.csv").read_text().splitlines()
     records = [json.loads(line) for line in (run / "cells.jsonl").read_text().splitlines()]
     grid = [record for record in records if record["scenario"].startswith("grid")]
     assert lines[0] == "scenario,agent,seed,buffer,utilisation" and len(lines) == 1 + len(grid) == 9
     assert float(lines[1].split(",")[-1]) == grid[0]["metrics"]["utilisation"]
-
-
-def test_equal_runs_make_equal_pictures(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
-    records = [json.loads(line) for line in (run / "cells.jsonl").read_text().splitlines()]
     suite = validate_suite(manifest["suite"], "manifest")
     for figure in suite.figures[:2]:
         first, second = draw(suite, records, figure), draw(suite, records, figure)
@@ -382,18 +376,15 @@ def test_equal_runs_make_equal_pictures(run: Path) -> None:
         assert len(table(suite, records, figure)) > 1
 
 
-def test_a_run_that_has_not_ended(tmp_path: Path, run: Path) -> None:
+def test_command_of_the_page_and_a_run_that_has_not_ended(run: Path, tmp_path: Path, refused, answer) -> None:
+    result = answer(["bench", "report", str(run), "--json"])
+    assert result["page"] == str(run / "report.html") and result["agreement"] == {"not reproduced": 1, "reproduced": 1}
+    refused(["bench", "report", str(tmp_path / "nowhere")])
     manifest = json.loads((run / "manifest.json").read_text())
     del manifest["summary"]
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match="has not ended yet"):
         build_report(tmp_path)
-
-
-def test_command_of_the_page(run: Path, tmp_path: Path, refused, answer) -> None:
-    result = answer(["bench", "report", str(run), "--json"])
-    assert result["page"] == str(run / "report.html") and result["agreement"] == {"not reproduced": 1, "reproduced": 1}
-    refused(["bench", "report", str(tmp_path / "nowhere")])
 
 
 def test_equal_seeds_are_found() -> None:

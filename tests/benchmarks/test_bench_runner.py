@@ -34,18 +34,14 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run, with traces and pictures."""
     folder = tmp_path_factory.mktemp("bench") / "run"
     run_suite(small_suite(), folder)
     return folder
 
 
-def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
+def test_every_cell_once_in_the_order_of_the_suite_and_the_manifest_says_how(finished: Path) -> None:
     expected = make_curve_cells(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
     assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected] and len(expected) == 16
-
-
-def test_the_manifest_says_how(finished: Path) -> None:
     manifest = parse_json((finished / MANIFEST).read_bytes(), "manifest")
     assert (manifest["complete"], manifest["n_cells"], manifest["n_missing"]) == (True, 16, 0)
     assert validate(Suite, manifest["suite"], "manifest") == small_suite()

@@ -40,15 +40,12 @@ def test_shipped_suites_make_cells(name: str) -> None:
     assert {cell.scenario for cell in cells} == {case.name for case in suite.cases}
 
 
-def test_a_file_is_a_suite_too(tmp_path: Any) -> None:
+def test_a_file_is_a_suite_too_and_the_hash_is_of_the_content(tmp_path: Any) -> None:
     suite = load_suite(str(write_suite(tmp_path)))  # its keys are in another order
     assert suite == small_suite()
     players = [agent_player("reno")]
     ours, theirs = (make_curve_cells(one, players) for one in (suite, small_suite()))
     assert [cell.key for cell in ours] == [cell.key for cell in theirs]
-
-
-def test_the_hash_is_of_the_content() -> None:
     assert small_suite().sha256 == small_suite().sha256
     reordered = dict(reversed(list(small().items())))
     assert validate(Suite, reordered, "x").sha256 == small_suite().sha256
@@ -83,12 +80,9 @@ def test_ranges_are_drawn_by_seed_log_uniformly() -> None:
     assert case.path(suite.run_key(case.name, 7)) == paths[7] and math.isinf(paths[0].buffer_bytes)
 
 
-def test_flows_start_one_after_the_other() -> None:
+def test_starts_and_lengths_in_seconds_and_rtts() -> None:
     case = small_suite().cases[1]
     assert [flow.start_s for flow in case.path(1).flows] == [0.0, pytest.approx(0.08)]
-
-
-def test_seconds_and_rtts() -> None:
     assert small_suite().rows(dt_s=0.005) == (160, 40)
     seconds = small(duration_s=2.0, warm_up_s=0.5)
     del seconds["duration_rtts"], seconds["warm_up_rtts"]
@@ -122,14 +116,11 @@ def test_interval_of_one_task_against_all_resamples() -> None:
     assert (found.low, found.high) == (pytest.approx(4 / 3), pytest.approx(14 / 3))
 
 
-def test_runs_are_never_resampled_across_tasks() -> None:
+def test_runs_are_never_resampled_across_tasks_and_the_interval_can_be_made_again() -> None:
     """Tasks without spread have no uncertainty, however different they are from one another."""
     found = estimate([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
     assert (found.low, found.iqm, found.high) == (1.75, 1.75, 1.75)  # of 0, 1, 1 and 5
     assert found.n_runs == 6
-
-
-def test_the_interval_can_be_made_again() -> None:
     runs = [list(np.random.Generator(np.random.Philox(1)).uniform(size=40))]
     assert estimate(runs) == estimate(runs) and estimate(runs, seed=1) != estimate(runs, seed=2)
 

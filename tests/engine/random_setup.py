@@ -25,7 +25,6 @@ def random_adversary(rng, n_flows):
 
 
 def random_setup(trial, *, n_flows=None, senders=PROGRAMS + CLASSIC, models=MODELS, loss_budget=True, late_start=True):
-    """Return path and keyword arguments of a run."""
     rng = np.random.default_rng(trial)
     N = n_flows or int(rng.integers(1, 4))
     K = int(rng.choice([1, 4, 8]))

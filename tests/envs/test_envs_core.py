@@ -206,14 +206,11 @@ def test_staggered_episodes_end_at_different_times_once():
     assert (core.lengths == 64).all()
 
 
-def test_models_are_divided_among_the_environments():
+def test_models_and_fixed_paths_are_dealt_to_the_environments():
     core = SenderTask(5, EnvSettings(models=("cbr_delay", "ccac"))).core
     assert [engine.model.name for engine in core._engines] == ["cbr_delay", "ccac"]
     assert sum(engine.n_envs for engine in core._engines) == 5
     assert [e.model.name for e in SenderTask(1, EnvSettings(models=("cbr_delay", "ccac"))).core._engines] == ["cbr_delay"]
-
-
-def test_fixed_paths_are_dealt_in_turn():
     paths = [make_path(link_rate_mbps=m, rtt_ms=40, jitter_ms=10, buffer_bdp=2, n_flows=2) for m in (10, 20, 30)]
     core = SenderTask(5, EnvSettings(paths=paths, senders=("external", "reno"))).core
     core.reset(seed=3)

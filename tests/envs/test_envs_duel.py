@@ -42,12 +42,9 @@ def play(env, seed, steps):
     return rows
 
 
-def test_zero_sum_rewards_add_up_to_nothing():
+def test_zero_sum_rewards_add_up_to_nothing_and_a_general_game_has_weights_of_its_own():
     for _, rewards, *_ in play(DuelEnv(senders=("external", "external"), episode_rtts=20), 0, 20):
         assert sum(rewards.values()) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_general_game_uses_the_networks_own_weights():
     env = DuelEnv(game="general", network_reward={"utilisation": -2.0, "queue": 0.0, "loss": 0.0}, episode_rtts=20)
     rows = play(env, 0, 20)
     _, _, _, ends, infos = rows[-1]

@@ -40,13 +40,10 @@ def run(script: str, folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_spawned_worker_makes_what_the_id_names(tmp_path: Path) -> None:
-    assert run(SPAWNED, tmp_path) == "(2, 10) (2,)"
-
-
-def test_the_entry_point_registers_the_ids(tmp_path: Path) -> None:
+def test_the_entry_point_registers_the_ids_and_a_spawned_worker_makes_what_they_name(tmp_path: Path) -> None:
     assert [point.value for point in entry_points(group="gymnasium.envs", name="ccenv")] == ["ccenv.envs:register"]
     assert run(LOADED, tmp_path) == "ccenv/Sender-v0 ccenv/Packet-v0"
+    assert run(SPAWNED, tmp_path) == "(2, 10) (2,)"
 
 
 @pytest.mark.parametrize("imports", ["import ccenv, gymnasium", "import gymnasium, ccenv"])

@@ -40,14 +40,12 @@ BOXED = {**FAST, "flows": [{"sender": "cubic", "rtt_ms": 20, "jitter": BOX}]}
 
 
 def actions(task: PacketTask, steps: int, seed: int = 0) -> np.ndarray:
-    """Return random actions for every step."""
     generator = np.random.Generator(np.random.Philox(seed))
     drawn: np.ndarray = generator.uniform(-1, 1, (steps, task.core.num_envs, len(task.core.flows)))
     return drawn
 
 
 def play(task: PacketTask, given: np.ndarray) -> list[np.ndarray]:
-    """Return observations, rewards and who decides, of every step."""
     found = []
     for asked in given:
         rewards = task.step(asked)

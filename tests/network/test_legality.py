@@ -33,7 +33,6 @@ SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def varied(model: str, seed: int, **keywords: object) -> Trace:
-    """Return a legal trace whose options follow from the seed."""
     options: dict = {
         "n_flows": 1 + seed % 3, "steps_per_rtt": (1, 2, 4, 8)[seed % 4], "buffer_bdp": (0.3, 1.0, math.inf)[seed % 5 % 3],
         "red": seed % 5 == 4, "loss_budget": 0.05 * (seed % 2),
@@ -60,11 +59,8 @@ def test_generator_reaches_what_the_laws_are_about() -> None:
         assert any(held) == (model != "ideal")
 
 
-def test_every_law_has_a_break() -> None:
+def test_every_law_has_a_break_and_stands_in_the_documentation() -> None:
     assert {law.name for law in LAWS} == set(BREAKS)
-
-
-def test_documentation_lists_every_law() -> None:
     page = (FilePath(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
     for law in LAWS:
         assert f"| `{law.name}` | {law.meaning} | {law.formula} | {law.source} |" in page
@@ -251,7 +247,6 @@ WORKLOADS = ({"kind": "bulk"}, {"kind": "rate", "rate_Bps": 4e5}, {"kind": "on_o
 
 
 def engine_traces(model: str, count: int) -> Iterator[Trace]:
-    """Yield traces of random runs of one model."""
     rng = random.Random(MODEL_NAMES.index(model))
     for seed in range(count):
         n_flows = rng.choice([1, 1, 2, 3])

@@ -74,14 +74,11 @@ def test_comes_back_as_it_was(model: str, tmp_path: FilePath) -> None:
         assert arrays["header"].dtype == np.uint8
 
 
-def test_derived_curves(trace: Trace) -> None:
+def test_derived_curves_and_arrays_that_are_copies_and_read_only(trace: Trace) -> None:
     np.testing.assert_allclose(trace.W, np.cumsum(np.r_[0, trace.link_rate_Bps[1:] * trace.header.dt_s]) - trace.G)
     np.testing.assert_array_equal(trace.E, trace.A - trace.L)
     np.testing.assert_array_equal(trace.queue_bytes, np.maximum(0, trace.E.sum(axis=1) - trace.G))
     assert (trace.n_steps, trace.n_flows) == (20, 2) and trace.times_s[-1] == pytest.approx(20 * 0.01)
-
-
-def test_arrays_are_copies_and_read_only(trace: Trace) -> None:
     mine = trace.A.copy()
     other = replace(trace, A=mine)
     mine += 1
@@ -201,7 +198,7 @@ def test_writes_all_or_nothing(trace: Trace, file: FilePath, tmp_path: FilePath,
         trace.save(tmp_path / "absent" / "run.npz")
 
 
-def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) -> None:
+def test_writes_png_and_svg_that_depend_on_the_trace_only_and_refuses_others(tmp_path: FilePath) -> None:
     trace = legal_trace("ccac", 5, n_flows=2, n_steps=40, buffer_bdp=0.3)
     other = legal_trace("ccac", 6, n_flows=2, n_steps=40, buffer_bdp=0.3)
     for suffix, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml")):
@@ -209,6 +206,13 @@ def test_writes_png_and_svg_that_depend_on_the_trace_only(tmp_path: FilePath) ->
             plot_trace(what, tmp_path / (name + suffix))
         a, b, c = ((tmp_path / (name + suffix)).read_bytes() for name in "abc")
         assert a.startswith(magic) and a == b and a != c
+    trace = legal_trace("ideal", 1, n_steps=4)
+    with pytest.raises(InputError, match=r"ends in '.pdf'; allowed: .png, .svg"):
+        plot_trace(trace, tmp_path / "x.pdf")
+    with pytest.raises(CcenvError, match="cannot be written"):
+        plot_trace(trace, tmp_path / "absent" / "x.png")
+    with pytest.raises(InputError, match="at least 480 x 400"):
+        draw_trace(trace, 100, 500)
 
 
 def test_panels_show_the_curves() -> None:
@@ -226,25 +230,12 @@ def test_panels_show_the_curves() -> None:
     assert max(line.get_ydata().max() for line in beliefs.get_lines()) <= 3 * trace.link_rate_Bps.max() / 125_000
 
 
-def test_without_beliefs_and_buffer_there_is_less_to_show() -> None:
+def test_a_picture_has_the_size_asked_for_and_shows_what_is_there() -> None:
     trace = replace(legal_trace("ideal", 0, n_steps=10, buffer_bdp=math.inf), beliefs={})
     _, queue, _ = build_figure(trace).axes
     assert {line.get_label() for line in queue.get_lines()} == {"queue", "held by jitter"}
-
-
-def test_draws_an_image_of_the_size_asked_for() -> None:
     trace = legal_trace("ideal", 1, n_steps=20)
     image = draw_trace(trace, 480, 400)
     assert image.shape == (400, 480, 3) and image.dtype == np.uint8 and image.std() > 1
     np.testing.assert_array_equal(image, draw_trace(trace, 480, 400))
     assert (image != draw_trace(legal_trace("ideal", 2, n_steps=20), 480, 400)).any()
-
-
-def test_refuses_what_it_cannot_write(tmp_path: FilePath) -> None:
-    trace = legal_trace("ideal", 1, n_steps=4)
-    with pytest.raises(InputError, match=r"ends in '.pdf'; allowed: .png, .svg"):
-        plot_trace(trace, tmp_path / "x.pdf")
-    with pytest.raises(CcenvError, match="cannot be written"):
-        plot_trace(trace, tmp_path / "absent" / "x.png")
-    with pytest.raises(InputError, match="at least 480 x 400"):
-        draw_trace(trace, 100, 500)

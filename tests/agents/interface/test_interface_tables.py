@@ -52,19 +52,16 @@ def test_every_signal_is_a_number_in_its_range(values: np.ndarray) -> None:
     assert ((out >= SIGNALS_LOW) & (out <= SIGNALS_HIGH)).all()
 
 
-def test_aurora_sees_what_its_paper_says() -> None:
+def test_aurora_sees_what_its_paper_says_and_raw_signals_have_their_units() -> None:
     seen = signals(sent_bytes=30e3, acked_bytes=20e3, rtt_slope=0.1, rtt_mean_s=0.06, rtt_least_mean_s=0.04)
     assert seen["send_ratio"] == 1.5 and seen["latency_gradient"] == 0.1 and seen["latency_ratio"] == pytest.approx(1.5)
     assert terms(acked_bytes=60e3, rtt_mean_s=0.05, lost_bytes=20e3)["aurora"] == pytest.approx(10 * 1000 - 50 - 500)
-
-
-def test_raw_signals_have_their_units() -> None:
     seen = signals(acked_bytes=50e3, sent_bytes=100e3, rtt_mean_s=0.05, min_rtt_s=0.04, inflight_bytes=15e3)
     assert seen["throughput_mbps"] == pytest.approx(10.0) and seen["sending_mbps"] == pytest.approx(20.0)
     assert seen["queue_delay_ms"] == pytest.approx(10.0) and seen["inflight_segments"] == 10.0
 
 
-def test_actions_set_what_their_formulas_say() -> None:
+def test_actions_set_what_their_formulas_say_and_no_number_is_the_smallest_one() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
     state |= {"acked_bytes": 3e3, "shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
     pull = 0.7 * (35 / 400) ** 0.5  # 400 segments per s
@@ -84,6 +81,9 @@ def test_actions_set_what_their_formulas_say() -> None:
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]
         assert set_by_action(number, first, second, 0.5, measured(**state)) == pytest.approx(wanted[row.name]), row.name
+    state = measured(rate_Bps=1e6, shield_low_Bps=1e6, shield_high_Bps=3e6)
+    assert set_by_action(3, 0.0, 0.0, np.nan, state) == (1e6, np.inf)
+    assert set_by_action(3, 0.0, 0.0, 7.0, state) == (3e6, np.inf)
 
 
 def test_where_a_quarter_is_lost_the_window_halves() -> None:
@@ -133,16 +133,11 @@ def test_the_pull_brings_unequal_windows_together(mbps: float) -> None:
     assert windows == pytest.approx([50.0, 50.0], rel=0.1)
 
 
-def test_an_action_that_is_no_number_is_the_smallest_one() -> None:
-    state = measured(rate_Bps=1e6, shield_low_Bps=1e6, shield_high_Bps=3e6)
-    assert set_by_action(3, 0.0, 0.0, np.nan, state) == (1e6, np.inf)
-    assert set_by_action(3, 0.0, 0.0, 7.0, state) == (3e6, np.inf)
-
-
-def test_named_sets_bring_their_history() -> None:
+def test_named_sets_bring_their_history_and_named_rewards_use_terms_of_the_table() -> None:
     aurora = validate(Interface, {"signals": "aurora", "action": "rate_delta"}, "card")
     assert (aurora.width, aurora.history) == (30, 10) and SENDER_V0.width == 10
     assert validate(Interface, {"signals": "aurora", "history": 3, "action": "rate_delta"}, "card").width == 9
+    assert all(set(weights) <= set(TERM_NUMBERS) for weights in REWARDS.values())
 
 
 def test_an_outage_is_a_number() -> None:
@@ -157,10 +152,6 @@ def test_standing_delay_and_lost_bytes_over_the_fair_share() -> None:
     got = terms(min_rtt_s=0.04, rtt_min_s=0.08, lost_bytes=3e4, true_link_Bps=6e6, true_flows=8, true_share=0.5, true_others=1.0)
     assert got["standing_log2"] == got["beside_standing_log2"] == 1.0 and got["beside_share_log2"] == -1.0
     assert got["lost_log2"] == pytest.approx(1.0)  # an eighth of the link's 240 kB
-
-
-def test_named_rewards_use_terms_of_the_table() -> None:
-    assert all(set(weights) <= set(TERM_NUMBERS) for weights in REWARDS.values())
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "interface.md").read_text(encoding="utf-8")

@@ -24,14 +24,11 @@ def leaf(lo, hi, **more):
     return {"format": "ccenv-program", "version": 2, "name": "c", "rule": {"rate_between": [lo, hi], **more}}
 
 
-def test_a_shield_survives_writing_and_printing():
+def test_what_is_written_is_read_again_and_without_intervals_it_is_version_1():
     program = shield()
     assert parse_program(to_json(program)) == program and json.loads(to_json(program))["version"] == 2
     assert "rate in [6/5 C_L, 8/5 C_L + MSS/Rm]" in pseudo_code(program)
     assert "rate = C_L" in pseudo_code(program) and largest_rate(program) == (Fraction(8, 5), 1)
-
-
-def test_a_program_without_intervals_is_written_as_version_1_and_read_as_either():
     data = {"format": "ccenv-program", "version": 1, "name": "p", "rule": {"rate": {"C_L": 1}}}
     assert to_data(parse_program({**data, "version": 2})) == to_data(parse_program(data)) == data
 

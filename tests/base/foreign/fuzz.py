@@ -59,7 +59,6 @@ def one(target: Target, number: int, folder: Path) -> str:
 
 
 def fuzz(target: Target, numbers: Iterable[int]) -> Tally:
-    """Give a target many inputs."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")

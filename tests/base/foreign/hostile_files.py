@@ -115,20 +115,17 @@ JSON_READERS = {
 
 @cache
 def good_trace() -> bytes:
-    """Return a small trace as a file."""
     with tempfile.TemporaryDirectory() as scratch:
         legal_trace("ccac", 3, n_steps=8, steps_per_rtt=1).save(Path(scratch) / "t.npz")
         return (Path(scratch) / "t.npz").read_bytes()
 
 
 def members() -> dict[str, bytes]:
-    """Return the members of the small trace."""
     with zipfile.ZipFile(io.BytesIO(good_trace())) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
-    """Return a zip archive."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.comment = comment
@@ -138,20 +135,17 @@ def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED, comment:
 
 
 def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
-    """Return an array as a member."""
     out = io.BytesIO()
     np.lib.format.write_array(out, array, version=version, allow_pickle=True)
     return out.getvalue()
 
 
 def npy_header(text: str, data: bytes = b"") -> bytes:
-    """Return a member with any header."""
     header = text.encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
 def header_with(**changes: Any) -> bytes:
-    """Return the trace with a changed JSON header."""
     parts = members()
     start = 10 + int.from_bytes(parts["header.npy"][8:10], "little")
     data = json.loads(parts["header.npy"][start:]) | changes
@@ -159,7 +153,6 @@ def header_with(**changes: Any) -> bytes:
 
 
 def with_member(name: str, data: bytes) -> bytes:
-    """Return the trace with one member replaced or added."""
     return packed(members() | {name: data})
 
 

@@ -83,7 +83,6 @@ def _places(tree: Any) -> Any:
 
 
 def changed_bytes(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """Return content with one to four places changed."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(data) + 1)

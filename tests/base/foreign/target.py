@@ -28,7 +28,6 @@ class Target:
 
     @cached_property
     def seeds(self) -> list[bytes]:
-        """Good documents; the reader takes each of them."""
         return self.make_seeds()
 
 

@@ -24,8 +24,6 @@ SUITES = CONFIGS.parent / "benchmarks" / "suites"
 
 
 def files(*patterns: Path, largest: int = 12_000) -> Callable[[], list[bytes]]:
-    """Return the contents of files by pattern."""
-
     def read() -> list[bytes]:
         found = [file.read_bytes() for pattern in patterns for file in sorted(pattern.parent.glob(pattern.name))]
         return [content for content in found if len(content) <= largest]

@@ -204,7 +204,6 @@ MIB = 1 << 20
 
 
 def _zeros(method: int, n_bytes: int) -> bytes:
-    """Return an archive of one array of zeros."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive, archive.open("A.npy", "w", force_zip64=False) as member:
         member.write(npy(np.zeros((n_bytes // 8, 1)))[: 1 << 10])

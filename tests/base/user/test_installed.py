@@ -158,13 +158,10 @@ def test_what_comes_back_in_time_is_not_touched() -> None:
         assert sum(range(100)) == 4950
 
 
-def test_an_error_goes_through_and_stops_the_clock() -> None:
+def test_an_error_goes_through_and_stops_the_clock_of_a_limit_inside_another_one_too() -> None:
     with pytest.raises(KeyError), limited("f", 0.4):
         raise KeyError("k")
     time.sleep(1)
-
-
-def test_a_limit_inside_another_one_ends_first() -> None:
     with limited("outer", 30), pytest.raises(TimeoutError, match="inner"), limited("inner", 0.3):
         spin()
 

@@ -22,7 +22,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare(["reno", str(bad), "copa"], flows=2, against="cubic", seeds=1, **SMALL)  # type: ignore[arg-type]
 
 
-def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
+def test_a_row_says_what_the_run_gives_beside_that_of_the_whole_run(comparison: Comparison) -> None:
     row, result = comparison.rows[0], comparison.results[0]
     assert result is not None
     summary = result.summary()
@@ -32,11 +32,6 @@ def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
     assert row.jain == pytest.approx(sum(rates[:2]) ** 2 / (2 * sum(rate**2 for rate in rates[:2])))
     again = simulate(comparison.setting.scenario("reno")).summary()
     assert again["flows"] == summary["flows"]
-
-
-def test_the_whole_run_stands_beside_the_averages(comparison: Comparison) -> None:
-    row, result = comparison.rows[0], comparison.results[0]
-    assert result is not None
     setting = comparison.to_dict()["setting"]
     assert (setting["warmup_s"], setting["duration_s"]) == (1.0, 4.0)
     ends = result.flow_log[-1, :2]

@@ -108,17 +108,14 @@ def test_second_link_that_never_queues_changes_nothing():
     assert b.link("queue_bytes")[:, 1].max() == 0.0 and a.link("queue_bytes").max() > 0
 
 
-def test_parking_lot_loads_both_links():
+def test_one_bbr1_flow_fills_its_link_and_a_parking_lot_both():
+    m = simulate(scenario(["bbr1"], links=[{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 2}])).metrics
+    assert m.utilisation_pct > 99 and m.loss_pct < 1e-6
     links = [{"name": n, "rate_mbps": 40, "delay_ms": 5, "buffer_bdp": 2} for n in "ab"]
     flows = [{"cca": "reno", "access_delay_ms": 5, "path": p} for p in (["a", "b"], ["a"], ["b"])]
     m = simulate(scenario(flows, links=links, duration_s=20.0, measure_from_s=10.0)).metrics
     assert all(link.utilisation_pct > 90 for link in m.links)
     assert m.rate_Bps[0] < min(m.rate_Bps[1:])  # two losses on the way: fewer bytes than either neighbour
-
-
-def test_single_bbr1_flow_fills_the_link_without_loss():
-    m = simulate(scenario(["bbr1"], links=[{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 2}])).metrics
-    assert m.utilisation_pct > 99 and m.loss_pct < 1e-6
 
 
 def equal_flows(cca, n, buffer_bdp, access_delay_ms, *seconds, **values):
@@ -286,21 +283,15 @@ def compare_started(sc, *starts):
     return compare(sc.model_copy(update={"flows": flows}))
 
 
-def test_kernel_equals_reference_in_probe_rtt():
+def test_kernel_equals_reference_in_probe_rtt_and_when_a_drain_ends():
+    """A queue made by others keeps a BBRv2 flow from its drain target until the period ends, in published code for ten RTTs."""
     run = compare_started(reference_scenario(["bbr1", "bbr2"]), *[{"probe_rtt_timer_s": 1.0}] * 2)
     assert run.flow("m_prt").max(axis=0).tolist() == [1.0, 1.0]
-
-
-def test_kernel_equals_reference_when_a_period_ends_the_drain():
-    """A queue made by others keeps a BBRv2 flow with a loose inflight_hi from its drain target until the period ends."""
     sc = reference_scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=2.5, params="paper")
     run = compare_started(sc, {"inflight_hi_bdp": 3.0}, {"cwnd_bdp": 3.0})
     draining, time_in_period_s = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0]
     ends = (time_in_period_s[1:] < time_in_period_s[:-1]).nonzero()[0]
     assert len(ends) and draining[ends[0]] == 1.0 and draining[ends[0] + 1] == 0.0
-
-
-def test_a_drain_of_the_published_code_ends_after_ten_rtts():
     run = compare_started(reference_scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=4.0), {}, {"cwnd_bdp": 6.0})
     draining, in_period = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0] / run.flow("tau_min_s")[:, 0]
     assert draining.max() == 1.0 and 9.9 < in_period[draining == 1.0].max() < 10.1

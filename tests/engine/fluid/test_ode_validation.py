@@ -231,14 +231,11 @@ def kernel():
     return calibration.kernel_cases(KERNEL)
 
 
-def test_split_is_a_rule_of_the_name(kernel):
+def test_split_is_a_rule_of_the_name_and_records_become_scenarios(kernel):
     assert hashlib.sha256(b"single/reno/20/1").digest()[0] % 2 == 1 and not calibration.in_training("single/reno/20/1")
     assert [case.name for case in kernel if case.train] == STORED["training"]["kernel"]
     assert 8 <= sum(case.train for case in kernel) <= len(kernel) - 8
     assert all(case.train == calibration.in_training(case.name) for case in kernel)
-
-
-def test_records_become_scenarios(kernel):
     by_name = {case.name: case for case in kernel}
     assert len(by_name) == 23 and not any("delack" in name for name in by_name)  # a fluid has no ACKs to thin
     scenario = by_name["cubbbr/50/0.5"].scenario
@@ -338,7 +335,7 @@ def test_the_network_is_the_sweeps():
     assert max(starts) < 0.1 and len(set(starts)) == 10 and scenario.log_s == pytest.approx(10 * 1514 / 12.5e6)
 
 
-def test_bbr1_fills_the_link_and_loses_in_the_shallow_buffer_only(bbr1_cells):
+def test_bbr1_fills_the_link_loses_in_the_shallow_buffer_only_and_again_the_same(bbr1_cells):
     shallow, deep = bbr1_cells
     for cell in bbr1_cells:
         assert 99 < cell["utilisation_pct"] <= 100.1 and 0 < cell["jain"] <= 1 and 0 < cell["occupancy_pct"] <= 100
@@ -346,9 +343,6 @@ def test_bbr1_fills_the_link_and_loses_in_the_shallow_buffer_only(bbr1_cells):
         arrived_Bps = 12.5e6 * cell["utilisation_pct"] / 100 / (1 - cell["loss_pct"] / 100)
         assert sum(cell["rate_Bps"]) == pytest.approx(arrived_Bps, rel=0.02)  # all is served or dropped, but for what is queued
     assert shallow["loss_pct"] > 5 and deep["loss_pct"] < 1
-
-
-def test_a_run_is_reproducible(bbr1_cells):
     sweep = load_sweep("validation", mixes=["bbr1"], disciplines=["drop-tail"], buffers_bdp=[7], **SHORT)
     assert packet_cells(sweep, runs=2) == bbr1_cells[1:]
 

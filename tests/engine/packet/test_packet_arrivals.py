@@ -94,14 +94,11 @@ def test_who_finds_no_slot_is_not_done() -> None:
     assert all((begun[:, 1] <= t).sum() - (begun[:, 2] <= t).sum() <= 3 for t in begun[:, 1])  # never more at once
 
 
-def test_a_transfer_alone_takes_its_slow_start() -> None:
+def test_a_transfer_alone_takes_its_slow_start_and_the_summary_has_slowdowns_by_size() -> None:
     result = run({"flows": 3, "slots": 1, "per_s": 0.5, "size_bytes": 15_000}, 20.0)
     took = np.diff(result.transfers[0][:, 1:], axis=1)
     assert took == pytest.approx(np.full((3, 1), took[0, 0]), rel=1e-9)  # in one slot, one after the other, all alike
     assert result.summary()["flows"][0]["transfers"]["fct_done_share"] == 1.0
-
-
-def test_summary_has_slowdowns_by_size() -> None:
     found = run({"flows": 90, "slots": 60, "load": 0.5, "sizes": "web_search"}, 60.0).summary()["flows"][0]["transfers"]
     assert found["come"] == 90 and 1 <= found["fct_slowdown_p50"] <= found["fct_slowdown_p99"]
     assert found["fct_large_p50"] >= 1

@@ -27,18 +27,14 @@ def run(links, flows, seconds, senders=None, **options) -> PacketEngine:
     return engine
 
 
-def test_one_packet_takes_propagation_and_one_service() -> None:
-    work = {"kind": "finite", "size_bytes": MSS}
+@pytest.mark.parametrize("packets", [1, 10])
+def test_packets_of_a_burst_take_propagation_and_queue_behind_each_other(packets: int) -> None:
+    work = {"kind": "finite", "size_bytes": packets * MSS}
     engine = run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 1)
-    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001, abs=1e-12) and engine.flow("goodput_bytes")[0] == MSS
-
-
-def test_ten_packets_of_a_burst_queue_behind_each_other() -> None:
-    work = {"kind": "finite", "size_bytes": 10 * MSS}
-    engine = run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.05, "workload": work}], 1)
-    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.010, abs=1e-12)
-    assert engine.flow("rtt_sum_s")[0] == pytest.approx(10 * 0.05 + 0.001 * 55, abs=1e-12)
-    assert engine.link("queue_byte_s")[0] == pytest.approx(MSS * 0.001 * 45, abs=1e-9)
+    assert engine.flow("finished_s")[0] == pytest.approx(0.05 + 0.001 * packets, abs=1e-12)
+    assert engine.flow("goodput_bytes")[0] == packets * MSS
+    assert engine.flow("rtt_sum_s")[0] == pytest.approx(packets * 0.05 + 0.001 * packets * (packets + 1) / 2, abs=1e-12)
+    assert engine.link("queue_byte_s")[0] == pytest.approx(MSS * 0.001 * packets * (packets - 1) / 2, abs=1e-9)
 
 
 def test_a_lost_packet_is_found_by_three_later_ones_and_sent_again() -> None:

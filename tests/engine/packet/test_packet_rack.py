@@ -253,11 +253,8 @@ def test_the_window_grows_once_a_round_with_duplicates_and_is_kept_for_16_recove
 
 def test_a_first_flight_that_is_lost_waits_for_the_rto() -> None:
     """RFC 8985 s.7.3: no probe before the RTT is known."""
-    link: dict[str, Any] = {
-        "rate_steps": [{"time_s": 0.005, "rate_mbps": 0}, {"time_s": 1.5, "rate_mbps": 20}],
-        "buffer_packets": 2,
-    }
-    times_s = sends(run({"sender": "reno", "start_s": 0.01, "recovery": "rack"}, **link))["time_s"]
+    steps = [{"time_s": 0.005, "rate_mbps": 0}, {"time_s": 1.5, "rate_mbps": 20}]
+    times_s = sends(run({"sender": "reno", "start_s": 0.01, "recovery": "rack"}, rate_steps=steps, buffer_packets=2))["time_s"]
     assert times_s[times_s > 0.01][0] == pytest.approx(0.01 + INITIAL_RTO_S)
 
 

@@ -120,13 +120,11 @@ EVERY_S = 0.03
 
 
 def run(**flow):
-    """Return a run of 300 packets a second."""
     flow = {"sender": "constant:rate_mbps=3.6", "rtt_ms": 20, **flow}
     return ccenv.simulate({"duration_s": 2, "links": [LINK], "flows": [flow]}, packet_log=True)
 
 
 def rows(result, event):
-    """Return the rows of one event."""
     return result.packet_log[result.packet_log["event"] == EVENTS.index(event)]
 
 

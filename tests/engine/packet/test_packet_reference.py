@@ -269,15 +269,12 @@ def test_isolation_shares_a_link_evenly_and_protects_a_thin_flow(codel: bool) ->
     assert last["throughput_mbps"] == pytest.approx(2, rel=0.02) and last["one_way_delay"] < 0.0015
 
 
-def test_dualpi2_gives_l4s_a_millisecond_and_classic_flows_their_share() -> None:
+def test_dualpi2_gives_l4s_a_millisecond_and_classic_flows_their_share_and_drops_in_overload() -> None:
     flows = [{"sender": "prague", "rtt_ms": 10}, {"sender": "cubic", "rtt_ms": 10}]
     summary = run({"discipline": "dualpi2"}, flows).summary()
     own, classic = summary["flows"]
     assert own["one_way_delay"] < 0.0015 and 0.010 < classic["one_way_delay"] < 0.025
     assert summary["ratio"] < 2 and summary["links"][0]["utilisation"] > 0.99
-
-
-def test_dualpi2_drops_from_unresponsive_l4s_flows_in_overload() -> None:
     flows = [{"sender": "constant:rate_mbps=60", "rtt_ms": 10, "ecn": "l4s"}, {"sender": "cubic", "rtt_ms": 10}]
     summary = run({"discipline": "dualpi2"}, flows).summary()
     assert summary["flows"][0]["loss"] > 0.2

@@ -99,7 +99,6 @@ BASE: dict[str, Any] = {
 
 
 def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    """Return BASE with a value somewhere."""
     data = copy.deepcopy(BASE)
     part: Any = data
     for key in place[:-1]:
@@ -286,7 +285,6 @@ FLOWS = [
 
 
 def run(flows=FLOWS, link=TRACED_LINK, seconds=3.0, **more):
-    """Return a run with a packet log."""
     return ccenv.simulate({"duration_s": seconds, "links": [link], "flows": flows, **more}, packet_log=True)
 
 
@@ -314,13 +312,10 @@ def test_the_log_says_how_long_each_packet_took() -> None:
     assert [acked[tx] - sent[tx] for tx in acked] == pytest.approx([0.021] * len(acked)) and len(acked) > 400
 
 
-def test_traces_of_several_flows_are_legal_up_to_whole_packets() -> None:
+def test_traces_of_several_flows_and_of_rate_steps_are_legal_up_to_whole_packets() -> None:
     trace = run().trace()
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == [] and trace.L_free[-1, 0] > 0
     assert trace.L[-1].sum() > trace.L_free[-1].sum()
-
-
-def test_link_rate_steps_are_in_the_trace() -> None:
     link = {**TRACED_LINK, "rate_steps": [{"time_s": 1.0, "rate_mbps": 6}, {"time_s": 2.0, "rate_mbps": 24}]}
     trace = run([{"sender": "bbr1", "rtt_ms": 20}], link).trace()
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []

@@ -30,15 +30,12 @@ def carried(trace: LinkTrace, *times_s: float) -> list[float]:
     return found
 
 
-def test_mahimahi_lines_are_opportunities_of_1500_bytes(tmp_path: Path) -> None:
+def test_lines_are_opportunities_of_1500_bytes_or_rates_until_the_next_row(tmp_path: Path) -> None:
     trace = read(tmp_path, "0\n1\n1\n5\n")
     assert trace.kind == "opportunities" and trace.length_s == 0.005
     assert carried(trace, 0.0, 0.0009, 0.001, 0.0049) == [1500, 1500, 4500, 4500]
     # The last opportunity is that of the end, at which the next length begins with its own at 0 ms.
     assert carried(trace, 0.005, 0.006) == [7500, 10500] and trace.mean_Bps == 6000 / 0.005
-
-
-def test_rates_hold_until_the_next_row(tmp_path: Path) -> None:
     trace = read(tmp_path, "time_s,rate_mbps\n10,8\n11,0\n12,16\n13,8\n")
     assert trace.kind == "rate" and trace.length_s == 4.0
     assert carried(trace, 0.0, 0.5, 1.0, 2.0, 2.5, 4.0, 4.5) == [0, 5e5, 1e6, 1e6, 2e6, 4e6, 4.5e6]

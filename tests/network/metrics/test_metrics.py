@@ -40,69 +40,41 @@ def whole(trace: Trace) -> Window:
 QUEUE = by_hand([0, 1000, 3000, 3000], [0, 1000, 2000, 3000])
 
 
-def test_delays_of_a_burst() -> None:
-    values = measure(whole(QUEUE), OF_TRACE)
-    assert values["utilisation"] == 1.0  # 3000 of 3 s * 1000
-    assert values["queueing_delay_mean_s"] == pytest.approx((1000 * 0 + 2000 * 0.5) / 3000)
+USED, MEAN, P95, LOSS = "utilisation", "queueing_delay_mean_s", "queueing_delay_p95_s", "loss_fraction"
+near = partial(pytest.approx, abs=1e-9)
+UNDEFINED = pytest.approx(math.nan, nan_ok=True)
+SHARED, ALONE, WEIGHED = [[0, 0], [900, 300]], [[0, 0], [900, 0]], [[0, 0], [750, 250], [750, 250]]
+WINDOWS = {
     # 95 % of 3000 bytes: byte 2850 is 1850 into the burst, which takes 2000 bytes to reach 1 s
-    assert values["queueing_delay_p95_s"] == pytest.approx(1850 / 2000, abs=1e-9) and values["loss_fraction"] == 0.0
-    assert values["power"] == pytest.approx(1.0 * 1 / (1 + 1 / 3))
+    "burst": (whole(QUEUE), {USED: 1.0, MEAN: near(0.5 * 2 / 3), P95: near(1850 / 2000), LOSS: 0.0, "power": near(3 / 4)}),
+    # the last 1000 bytes: delay from 0.5 to 1 s; nothing was sent meanwhile
+    "after a warm-up": (Window(QUEUE, 2, 3), {USED: 1.0, MEAN: near(0.75), P95: near(0.5 + 0.95 * 0.5), LOSS: UNDEFINED}),
+    # 1000 bytes enter in the first second, nothing moves in the second, all leave in the third: 2 s each
+    "held": (whole(by_hand([0, 1000, 1000, 1000], [0, 0, 0, 1000])), {USED: near(1 / 3), MEAN: near(2.0), P95: near(2.0)}),
+    # 2000 sent, 500 lost at once, 1500 enter during step 1: bytes 0-1000 enter until 2/3 s, leave until 1 s: 0 to 1/3; bytes
+    # 1000-1500 enter until 1 s and leave until 2 s: 1/3 to 1
+    "loss": (
+        whole(by_hand([0, 2000, 2000], [0, 1000, 1500], [0, 500, 500])),
+        {LOSS: 0.25, MEAN: near((1000 * (1 / 6) + 500 * (2 / 3)) / 1500)},
+    ),
+    "shared": (whole(by_hand(SHARED, SHARED, rtts_s=(1.0, 1.0))), {"jain_index": near(1200**2 / (2 * 900000))}),
+    "alone": (whole(by_hand(ALONE, ALONE, rtts_s=(1.0, 1.0))), {"jain_index": 0.5}),
+    # all bytes wait one second, three of four on a path of 1 s, the others on one of 3 s
+    "weighed": (whole(by_hand(WEIGHED, [[0, 0], *WEIGHED[:2]], rtts_s=(1.0, 3.0))), {"power": near(0.5 * 1.5 / (1.5 + 1.0))}),
+    "starved": (
+        whole(by_hand([0, 0, 0], [0, 0, 0])),
+        {USED: 0.0, "power": 0.0, **dict.fromkeys((MEAN, P95, LOSS, "jain_index"), UNDEFINED)},
+    ),
+    # 500 bytes were there before row 0: only bytes 500-1500 count, and enter at (b - 500)/1000: 500-1000 leave at b/1000, half a
+    # second later; 1000-1500 leave in step 2, from half a second to one second later
+    "unknown past": (whole(by_hand([500, 1500, 1500], [0, 1000, 1500])), {MEAN: near((0.5 + 0.75) / 2)}),
+}
 
 
-def test_the_window_leaves_out_the_warm_up() -> None:
-    window = Window(QUEUE, 2, 3)  # the last 1000 bytes: delay from 0.5 to 1 s
-    values = measure(window, OF_TRACE)
-    assert values["utilisation"] == 1.0 and values["queueing_delay_mean_s"] == pytest.approx(0.75)
-    assert values["queueing_delay_p95_s"] == pytest.approx(0.5 + 0.95 * 0.5, abs=1e-9)
-    assert math.isnan(values["loss_fraction"])  # nothing was sent in it
-
-
-def test_held_bytes_wait_while_the_curve_is_flat() -> None:
-    # 1000 bytes enter in the first second, nothing moves in the second, all leave in the third: 2 s each.
-    window = whole(by_hand([0, 1000, 1000, 1000], [0, 0, 0, 1000]))
-    assert measure(window, ["queueing_delay_mean_s", "queueing_delay_p95_s"]) == {
-        "queueing_delay_mean_s": pytest.approx(2.0),
-        "queueing_delay_p95_s": pytest.approx(2.0, abs=1e-9),
-    }
-    assert OF_TRACE["utilisation"](window) == pytest.approx(1 / 3)
-
-
-def test_loss_is_no_delay() -> None:
-    # 2000 sent, 500 lost at once, 1500 enter during step 1 and leave by 1.5 s: delay runs from 0 to 0.5 s.
-    trace = by_hand([0, 2000, 2000], [0, 1000, 1500], [0, 500, 500])
-    values = measure(whole(trace), OF_TRACE)
-    assert values["loss_fraction"] == 0.25
-    # bytes 0-1000 enter until 2/3 s, leave until 1 s: 0 to 1/3; bytes 1000-1500 enter until 1 s and leave until 2 s: 1/3 to 1
-    assert values["queueing_delay_mean_s"] == pytest.approx((1000 * (1 / 6) + 500 * (2 / 3)) / 1500)
-
-
-def test_jain_index_of_two_flows() -> None:
-    sent = [[0, 0], [900, 300]]
-    assert OF_TRACE["jain_index"](whole(by_hand(sent, sent, rtts_s=(1.0, 1.0)))) == pytest.approx(1200**2 / (2 * 900000))
-    alone = [[0, 0], [900, 0]]
-    assert OF_TRACE["jain_index"](whole(by_hand(alone, alone, rtts_s=(1.0, 1.0)))) == 0.5
-
-
-def test_power_weighs_propagation_delays_by_bytes() -> None:
-    sent = [[0, 0], [750, 250], [750, 250]]
-    delivered = [[0, 0], [0, 0], [750, 250]]  # all bytes wait one second
-    window = whole(by_hand(sent, delivered, rtts_s=(1.0, 3.0)))
-    rtt_s = 0.75 * 1 + 0.25 * 3
-    assert OF_TRACE["power"](window) == pytest.approx(0.5 * rtt_s / (rtt_s + 1.0))
-
-
-def test_a_starved_sender_has_no_delay_and_no_power() -> None:
-    values = measure(whole(by_hand([0, 0, 0], [0, 0, 0])), OF_TRACE)
-    assert values["utilisation"] == values["power"] == 0.0
-    for name in ("queueing_delay_mean_s", "queueing_delay_p95_s", "loss_fraction", "jain_index"):
-        assert math.isnan(values[name])
-
-
-def test_bytes_of_an_unknown_past_have_no_delay() -> None:
-    trace = by_hand([500, 1500, 1500], [0, 1000, 1500])  # 500 bytes were there before row 0
-    # only bytes 500-1500 count, and enter at (b - 500)/1000: 500-1000 leave at b/1000, half a second later; 1000-1500 leave in
-    # step 2, from half a second to one second later
-    assert OF_TRACE["queueing_delay_mean_s"](whole(trace)) == pytest.approx((0.5 + 0.75) / 2)
+@pytest.mark.parametrize("case", WINDOWS)
+def test_metrics_by_hand(case: str) -> None:
+    window, expected = WINDOWS[case]
+    assert measure(window, list(expected)) == expected
 
 
 def test_quantile_of_points_and_ranges() -> None:
@@ -148,13 +120,10 @@ def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
     assert mean_s == pytest.approx(seen_s, abs=trace.header.dt_s)
 
 
-def test_directions() -> None:
+def test_directions_and_refusals() -> None:
     assert METRICS["utilisation"].worse(0.5, 0.6) and METRICS["loss_fraction"].worse(0.6, 0.5)
     with pytest.raises(InputError, match="no better or worse value"):
         METRICS["first_share_pct"].worse(0.6, 0.5)
-
-
-def test_refusals() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'jain_index'"):
         measure(whole(QUEUE), ["jain_indx"])
     for rows in ((3, 3), (-1, 2), (0, 4)):

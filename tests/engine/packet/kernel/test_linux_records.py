@@ -33,13 +33,10 @@ def test_the_pages_tell_the_counts_of_the_record() -> None:
     assert f"eight seeds; {plain} without the profile" in limits
 
 
-def test_four_cases_of_five_are_within_the_bands() -> None:
+def test_records_are_complete_and_four_cases_of_five_are_within_the_bands() -> None:
     """Without a constant fitted to a host; what is beyond is one quantity of one sender, which a switch moves inside."""
     assert {case: row["beyond"] for case, row in RECORD.items() if row["beyond"]} == BEYOND
     assert len(BEYOND) <= 0.2 * len(CASES) and not any(RECORD[case]["single_beyond"] for case in BEYOND)
-
-
-def test_records_are_of_every_case_and_seed_and_valid() -> None:
     seeds = {case: {one["seed"] for one in records} for case, records in CASES.items()}
     assert set(seeds) == set(linux_records.cases(linux_records.HOST))
     assert all(found == set(linux_records.SEEDS) for found in seeds.values())
