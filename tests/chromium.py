@@ -56,11 +56,9 @@ class Chromium:
             self.call(f"{domain}.enable")
 
     def __enter__(self) -> Chromium:
-        """Return itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the browser."""
         os.close(self._out)
         try:
             self._process.wait(10)
@@ -103,7 +101,6 @@ class Chromium:
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key."""
         text = {"text": "\r"} if key == "Enter" else {}
         code = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
         self.call("Input.dispatchKeyEvent", type="keyDown", **code, **text)

@@ -69,7 +69,6 @@ def read_blocks(text: str, slow: bool = False) -> list[Block]:
 
 
 def commands(block: Block) -> list[tuple[list[str], int]]:
-    """Return the words and the expected exit code of each command of a console block."""
     found: list[tuple[list[str], int]] = []
     for offset, line in enumerate(block.code.splitlines()):
         if not line.startswith("$ "):
@@ -136,7 +135,6 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
 
 
 def run_block(name: str, block: Block, namespace: dict[str, object], run_command: Callable[[list[str]], int]) -> None:
-    """Run one block in the namespace of its page."""
     if block.kind == "file":
         target = Path(block.value)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -24,8 +24,6 @@ RTTS = 4
 
 @dataclass(frozen=True)
 class Planted:
-    """A claim and its truth."""
-
     name: str
     true: bool
     loaded: LoadedTheorem

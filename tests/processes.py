@@ -20,7 +20,6 @@ def parents() -> dict[int, int]:
 
 
 def descendants(process: int) -> set[int]:
-    """Return all processes below one."""
     all_parents = parents()
     found: set[int] = set()
     layer = {process}
@@ -31,7 +30,6 @@ def descendants(process: int) -> set[int]:
 
 
 def alive(processes: set[int]) -> set[int]:
-    """Return those that still run."""
     return processes & set(parents())
 
 

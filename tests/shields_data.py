@@ -22,12 +22,10 @@ RULE = {
 
 
 def document(**more):
-    """Return the shield's document."""
     return {"format": "ccenv-program", "version": 2, "name": "test_shield", "rule": RULE, **more}
 
 
 def shield() -> Program:
-    """Return the shield."""
     return parse_program(document())
 
 

@@ -34,12 +34,10 @@ def small(**changes: Any) -> dict[str, Any]:
 
 
 def small_suite(**changes: Any) -> Suite:
-    """The same, validated."""
     return validate(Suite, small(**changes), "small.yaml")
 
 
 def write_suite(folder: Path, **changes: Any) -> Path:
-    """The same as a YAML file."""
     file = folder / "small.yaml"
     file.write_text(yaml.safe_dump(small(**changes)), encoding="utf-8")
     return file

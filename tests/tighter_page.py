@@ -33,7 +33,6 @@ SCORED = (
 
 
 def random_moves(rng: np.random.Generator, n: int, steps: int) -> np.ndarray:
-    """Return moves of the network: free, bang-bang, sticky, or mostly slow."""
     moves, style = rng.random((n, steps, 4)), rng.integers(0, 4, n)
     moves[style == 1] = np.round(moves[style == 1])
     moves[style == 2] = np.repeat(moves[style == 2][:, ::16], 16, axis=1)[:, :steps]

@@ -28,5 +28,4 @@ worst_case: {{metric: utilisation}}
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a command in a folder."""
     return subprocess.Popen([*CCENV, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)

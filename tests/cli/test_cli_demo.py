@@ -54,7 +54,7 @@ def done(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         yield out, run_demo(out, plan, say=lines.append), lines
 
 
-def test_every_stage_left_its_result(done: tuple[Path, dict, list[str]]) -> None:
+def test_every_stage_left_its_result_which_a_second_call_keeps(done: tuple[Path, dict, list[str]], plan: Plan) -> None:
     out, result, lines = done
     assert [stage["name"] for stage in result["stages"]] == ["train", "attack", "bench", "verify", "record", "board"]
     assert not any(stage["kept"] for stage in result["stages"]) and result["page"] == str(out / "board" / "index.html")
@@ -67,13 +67,9 @@ def test_every_stage_left_its_result(done: tuple[Path, dict, list[str]]) -> None
     for stage in result["stages"]:
         assert stage["command"] in text  # what the reader sees is what ran
         assert stage["result"] in text
-
-
-def test_a_second_call_keeps_what_is_finished(done: tuple[Path, dict, list[str]], plan: Plan) -> None:
-    out, first, _ = done
     policy = (out / "train" / "policy.safetensors").read_bytes()
     again = run_demo(out, plan, say=lambda line: None)
-    assert [stage["kept"] for stage in again["stages"]] == [True] * 5 + [False] and again["page"] == first["page"]
+    assert [stage["kept"] for stage in again["stages"]] == [True] * 5 + [False] and again["page"] == result["page"]
     assert (out / "train" / "policy.safetensors").read_bytes() == policy
 
 
@@ -105,13 +101,10 @@ def test_fresh_starts_anew(tmp_path: Path, plan: Plan, monkeypatch: pytest.Monke
     assert not (tmp_path / "out" / "old").exists()
 
 
-def test_a_damaged_stage_file_is_refused(tmp_path: Path, plan: Plan) -> None:
+def test_a_damaged_stage_file_and_missing_extras_are_refused(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / STAGES).write_text('{"format": "other"}')
     with pytest.raises(InputError, match="not a stage file"):
         run_demo(tmp_path, plan, say=lambda line: None)
-
-
-def test_missing_extras_are_told_before_anything_runs(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_EXTRAS", (("no_such_module", "verify"),))
     with pytest.raises(MissingExtraError, match=r"ccenv\[verify\]"):
         run_demo(tmp_path / "out", plan, say=lambda line: None)

@@ -12,7 +12,6 @@ from ccenv.cli.main import main
 
 @contextmanager
 def full_disk(limit: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write fails, as one on a full disk does
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))

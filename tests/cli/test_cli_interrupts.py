@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import SUITE, start
-from processes import alive, descendants, parents, wait_until
+from processes import alive, descendants, wait_until
 
 SOON_S = 20.0  # a second, on a machine that is slow and does other things; what is ended would run for minutes
 SAYS = {
@@ -51,7 +51,6 @@ def solvers(process: int) -> int:
 
 
 def at_work(process: subprocess.Popen[str], command: str, sign: str | None, folder: Path) -> None:
-    """Wait until a command is at work."""
     if sign is None:
         wait_until(lambda: process.poll() is not None, AT_WORK_S)
     elif sign == SOLVER:
@@ -78,6 +77,15 @@ def end(command: str, sign: str | None, folder: Path, number: signal.Signals) ->
     assert took_s < SOON_S
     assert wait_until(lambda: not alive(below), SOON_S)
     return process
+
+
+def kill(process: subprocess.Popen[str], least: int = 2) -> None:
+    """Kill a command with at least so many processes below it, of which none may be left."""
+    below = descendants(process.pid)
+    assert len(below) >= least
+    process.kill()
+    process.wait()  # not for its pipes: a process that is left would hold them
+    assert wait_until(lambda: not alive(below), SOON_S)
 
 
 @pytest.fixture
@@ -116,22 +124,14 @@ def test_a_killed_run_leaves_no_worker(folder: Path, backend: str) -> None:
         pytest.importorskip("ray")
     process = start(folder, *IN_PROCESSES.replace("processes", backend).split())
     assert wait_until((folder / "out" / "cells.jsonl").exists, 600)
-    below = descendants(process.pid)
-    assert len(below) >= 2
-    process.kill()
-    process.wait()  # not for its pipes: a process that is left would hold them
-    assert wait_until(lambda: not alive(below), SOON_S)
+    kill(process)
 
 
 def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
     command = "verify lemmas cc_qdel --T 11 --fresh --jobs 2"
     process = start(folder, *command.split())
     at_work(process, command, SOLVER, folder)
-    below = descendants(process.pid)
-    assert len(below) >= 2
-    process.kill()
-    process.wait()
-    assert wait_until(lambda: not alive(below), SOON_S)
+    kill(process)
 
 
 def test_an_external_solver_ends_with_the_process_that_asked() -> None:
@@ -142,10 +142,7 @@ def test_an_external_solver_ends_with_the_process_that_asked() -> None:
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "at work\n"
     assert wait_until(lambda: bool(descendants(process.pid)), 300)
-    solver = {child for child, parent in parents().items() if parent == process.pid}
-    process.kill()
-    process.wait()
-    assert wait_until(lambda: not alive(solver), SOON_S)
+    kill(process, least=1)
 
 
 PARENT = """
@@ -172,8 +169,4 @@ def test_workers_end_with_a_killed_parent_also_by_the_pipe_alone(tmp_path: Path,
     command = [sys.executable, str(tmp_path / "parent.py"), how, str(after_s)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None and process.stdout.readline() == "at work\n"
-    below = descendants(process.pid)
-    assert len(below) >= 2
-    process.kill()
-    process.wait()
-    assert wait_until(lambda: not alive(below), SOON_S)
+    kill(process)

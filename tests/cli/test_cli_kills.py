@@ -121,6 +121,5 @@ def test_kills_change_no_result_and_leave_no_process(tmp_path: Path, name: str) 
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    """Let a command end, which must go well."""
     _, err = process.communicate()
     assert process.returncode == 0, err

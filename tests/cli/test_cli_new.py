@@ -64,14 +64,11 @@ def test_new_signals_are_signals() -> None:
     assert env.reset(seed=1)[0].tolist() == [0.0] * 17 + [1.0]
 
 
-def test_a_new_config_is_a_config() -> None:
+def test_a_new_config_is_a_config_and_templates_name_their_file() -> None:
     from ccenv.training.config import load_config
 
     main(["new", "config", "mine"])
     assert load_config("mine.yaml").total_steps == 500_000
-
-
-def test_templates_name_their_file() -> None:
     assert all("{" not in render_template(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
     assert all(json.loads(render_template(kind, "mine"))["name"] == "mine" for kind in ("program", "shield"))
 
@@ -82,16 +79,13 @@ def test_lists(kind: str, answer) -> None:
     assert len(found) >= 5 and all(len(item["summary"]) < 200 for item in found)
 
 
-def test_every_signal_has_a_meaning_and_a_unit(answer) -> None:
+def test_lists_of_signals_with_meaning_and_unit_and_of_senders(answer) -> None:
     found = answer(["list", "signals", "--json"])
     assert all(len(item["tags"]) == 2 and item["tags"][1] and len(item["summary"]) > 4 for item in found)
     told = {item["name"]: (item["summary"], item["tags"][1]) for item in found}
     assert told["ack.acked_bytes"] == ("newly acknowledged by this signal, > 0", "bytes")
     assert told["tick.dt_s"] == ("length of a step", "s")
     assert told["queue_ratio"][0].startswith("mean RTT / smallest RTT - 1")
-
-
-def test_senders_are_agents(answer) -> None:
     assert answer(["list", "senders", "--json"]) == answer(["list", "agents", "--json"]) != []
 
 

@@ -26,15 +26,12 @@ def trace_file(folder, steps, steps_per_rtt=1):
     return str(folder / "trace.npz")
 
 
-def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(answer, tmp_path):
+def test_reproduces_a_trace_unless_it_is_too_short_and_plays_its_moves_against_another_sender(answer, tmp_path):
     file = trace_file(tmp_path, 12)
     data = answer(["trace", "replay", file, "--json"])
     assert data["reproduced"] is True and data["utilisation"] == data["utilisation_of_trace"]
     attack = ["attack", "copa", "--adversary", file, "--timing", "smt", "--budget", "1000", "--out", str(tmp_path / "attack")]
     assert 0 < answer([*attack, "--json"])["by_adversary"].popitem()[1]["worst_utilisation"] < 1
-
-
-def test_a_trace_no_longer_than_D_has_no_utilisation(answer, tmp_path):
     assert answer(["trace", "replay", trace_file(tmp_path, 1), "--json"])["utilisation"] is None
 
 

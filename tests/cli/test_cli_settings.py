@@ -19,15 +19,12 @@ COMMANDS = list_commands()
 FORMER = Path(__file__).with_name("former_options.txt").read_text().splitlines()
 
 
-def test_the_surface_is_small() -> None:
+def test_the_surface_is_small_and_every_command_has_its_own_function() -> None:
     """Without what is newer than the goal: the commands of ``ccenv quic`` and ``ccenv data``, and ``--virtual``."""
     counted = {name: command for name, command in COMMANDS.items() if not name.startswith(("quic", "data"))}
     assert len(counted) <= 53
     options = [o for c in counted.values() for o in c.params if o.param_type_name == "option" and "-completion" not in o.opts[0]]
     assert len([option for option in options if option.opts != ["--virtual"]]) <= 250
-
-
-def test_every_command_has_its_own_function() -> None:
     assert len({inspect.unwrap(command.callback) for command in COMMANDS.values()}) == len(COMMANDS)
 
 
@@ -96,7 +93,9 @@ def test_every_answer_of_a_command_says_the_settings_that_held(command: str) -> 
     assert texts and [text for text in texts if '"settings": ' not in text] == []
 
 
-def test_settings_are_in_lists_and_beside_pictures(tmp_path: Path, answer: Callable[[list[str]], Any]) -> None:
+def test_settings_are_in_lists_beside_pictures_and_in_the_live_suite(
+    tmp_path: Path, answer: Callable[[list[str]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = str(tmp_path / "run.npz")
     legal_trace("ccac", 7, n_steps=12).save(trace)
     assert answer(["trace", "check", trace, "-s", "tolerance=1e-6", "--json"])[0]["settings"] == {"tolerance": 1e-6}
@@ -104,9 +103,6 @@ def test_settings_are_in_lists_and_beside_pictures(tmp_path: Path, answer: Calla
         ["ode", "equilibrium", "bbr1", "--flows", "2", "--plot", str(tmp_path / "p.svg"), "-s", "plane=shares", "--json"]
     )
     assert drawn["settings"]["plane"] == "shares" and "axes" in drawn
-
-
-def test_the_live_suite_says_its_settings(monkeypatch: pytest.MonkeyPatch, answer: Callable[[list[str]], Any]) -> None:
     monkeypatch.setattr("ccenv.live.kernel_records.run_suite", lambda *_, **__: {"kernel": "0", "rows": []})
     assert answer(["bench", "run", "live-worst-case", "--json"])["settings"]["backend"] == "local"
 

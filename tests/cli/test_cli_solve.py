@@ -13,21 +13,18 @@ def solve(answer: Callable[[list[str]], Any]) -> Callable[..., Any]:
     return lambda *arguments: answer(["solve", *arguments, "--json"])
 
 
-def test_value_and_line_of_play(solve) -> None:
+def test_value_and_line_of_play_and_steps(solve) -> None:
     found = solve("cbr_small")
     assert (found["boards"], found["regret"], found["starves"]) == (1962, 34, False)
     assert len(found["line"]) == found["horizon_steps"] == 32 and not any(row["error"] for row in found["line"])
     other = solve("cbr_small", "--sender", "C_L+1")
     assert other["sender"]["regret"] == 36 and 6 * 32 - sum(row["delivered"] for row in other["line"]) == 36
-
-
-def test_steps(solve) -> None:
     found = solve("ccac_small", "--loss", "1", "--steps")
     assert (found["steps"], found["ramp_steps"]) == ([2, 5, 9, 14], [1, 2, 3, 4])
     assert solve("ccac_small", "--loss", "0", "--steps")["steps"] == [None] * 4
 
 
-def test_starvation_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str], solve) -> None:
+def test_what_has_no_bound_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str], solve) -> None:
     found = solve("ccac_small", "--loss", "0")
     assert (found["regret"], found["starves"], found["sender"]["regret"]) == (None, True, None)
     assert found["share"] < found["share_below"] < 1
@@ -35,9 +32,6 @@ def test_starvation_is_said_and_is_no_number(capsys: pytest.CaptureFixture[str],
     assert solve("ccac_small")["reason"] is None
     assert main(["solve", "ccac_small", "--loss", "0"]) == 0
     assert "every sender starves" in capsys.readouterr().out
-
-
-def test_without_a_smaller_set_of_delays_no_bound_on_the_queueing_delay(capsys: pytest.CaptureFixture[str], solve) -> None:
     found = solve("ideal_delays")
     assert (found["delay_steps"], found["busy_delay_steps"], found["starves"]) == (0, 2, False)
     assert "lemma 4.1" in found["reason"]

@@ -23,7 +23,6 @@ def read(name: str) -> str:
 
 
 def run(name: str, folder: Path, timeout_s: float, slow: bool = False) -> None:
-    """Run a page in a process of its own."""
     ended = run_apart(run_here, ROOT / name, slow, folder=folder, limit_s=timeout_s)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -152,11 +151,8 @@ def test_a_copy_has_its_own_changes_only_and_its_failure_is_told(tmp_path: Path)
     assert run_apart(run_here, page, False, folder=folder, limit_s=PAGE_TIMEOUT_S).returncode == 7
 
 
-def test_a_wrong_exit_code_fails() -> None:
+def test_a_wrong_exit_code_and_a_broken_example_fail() -> None:
     with pytest.raises(AssertionError, match="exit code 3 instead of 0"):
         run_page("page.md", [Block("console", "$ ccenv x\n", 1)], lambda _: 3)
-
-
-def test_a_broken_example_fails() -> None:
     with pytest.raises(ZeroDivisionError):
         run_page("page.md", [Block("python", "1 / 0\n", 1)], lambda _: 0)

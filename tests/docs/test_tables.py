@@ -91,16 +91,13 @@ def test_a_row_is_marked_where_the_sender_was_trained_and_what_is_no_attack_is_r
             attacks.panel(content)  # type: ignore[arg-type]
 
 
-def test_longer_searches_are_compared_with_the_panel() -> None:
+def test_longer_searches_and_unseen_paths_stand_beside_the_panel() -> None:
     panel, hidden = (read_json(contents.DATA / name) for name in ("attacks.json", "hidden-attacks.json"))
     assert all(row["legal"] and row["seed"] != 0 and row["budget_flow_steps"] == 200_000_000 for row in hidden)
     (share,) = attacks.hidden_gain(panel, [hidden[0] | {"worst_utilisation": hidden[0]["worst_utilisation"] - 0.5}])
     assert list(share.values())[:2] == ["1", "0 (0%)"]
     with pytest.raises(InputError, match="the panel has not attacked it"):
         attacks.hidden(panel, [hidden[0] | {"sender": "nobody"}])
-
-
-def test_unseen_paths_were_attacked_by_the_panel_and_stay_above_what_any_sender_gets() -> None:
     for row in read_json(contents.DATA / "unseen-paths.json"):
         flow = row["path"]["flows"][0]
         assert row["legal"] and set(row["by_adversary"]) == set(PANEL)
@@ -124,12 +121,18 @@ def test_recorded_senders_by_beliefs_are_todays() -> None:
         assert takes_one_flow(make_sender(name)) and sender["numbers"]["jain_4"] < 0.6
 
 
-def test_records_keep_finished_runs_only() -> None:
+def test_unfinished_runs_and_records_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[dict[str, Any]] = [{}, {"suite": {"name": "quick"}, "complete": True}]
     runs += [{"suite": {"name": name}, "complete": False} for name in ("company", "worst-case-v2")]
     for run in runs:
         with pytest.raises(InputError, match="not a finished run"):
             suites.select(run | {"n_cells": 59, "agents": {"reno": {}}})
+    name = "delta-one-way"
+    record = suites.papers()[name]
+    for changed in ({"suite_sha256": "0" * 64, "version": 7}, {"references": record["references"][1:]}):
+        monkeypatch.setattr(suites, "papers", lambda changed=changed: {name: record | changed})
+        with pytest.raises(InputError, match="record it again"):
+            suites.statements(name)
 
 
 def test_every_difference_from_a_paper_has_a_cause_that_an_experiment_shows() -> None:
@@ -139,15 +142,6 @@ def test_every_difference_from_a_paper_has_a_cause_that_an_experiment_shows() ->
             assert bool(cause["why"] and cause["shown_by"]) == differs, f"{suite}: {one['name']}"
     text = json.dumps([reference.why for suite in suites.papers() for reference in as_suite(suite).references])
     assert not re.search(r"perhaps|not investigated|not known", text)
-
-
-def test_a_record_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "delta-one-way"
-    record = suites.papers()[name]
-    for changed in ({"suite_sha256": "0" * 64, "version": 7}, {"references": record["references"][1:]}):
-        monkeypatch.setattr(suites, "papers", lambda changed=changed: {name: record | changed})
-        with pytest.raises(InputError, match="record it again"):
-            suites.statements(name)
 
 
 def test_every_part_of_the_papers_leads_somewhere_or_says_why_not() -> None:

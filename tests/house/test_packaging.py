@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_file_of_the_package_licence_command_and_readme_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     tree = {
         file.relative_to(ROOT).as_posix()
         for file in (ROOT / "ccenv").rglob("*")
@@ -56,14 +56,8 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: zipfile.ZipFile) -> No
     packed = {name for name in wheel.namelist() if name.startswith("ccenv/")}
     assert not tree - packed, f"not in the wheel (package_data in setup.cfg): {sorted(tree - packed)}"
     assert not packed - tree, f"in the wheel only: {sorted(packed - tree)}"
-
-
-def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ccenv"}
-
-
-def test_the_wheel_has_licence_command_and_readme(wheel: zipfile.ZipFile) -> None:
     files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist() if ".dist-info/" in name}
     assert "licenses/LICENSE" in files
     assert "ccenv = ccenv.cli.main:main" in wheel.read(files["entry_points.txt"]).decode()
@@ -100,15 +94,19 @@ def requirements(*extras: str) -> list[Requirement]:
 
 @cache
 def absent() -> set[str]:
-    """Name what the extra quic asks for and this environment lacks; the test command installs it."""
     installed = {canonicalize_name(name) for names in metadata.packages_distributions().values() for name in names}
     return {canonicalize_name(one.name) for one in requirements("quic")} - installed
 
 
-def test_every_import_is_a_declared_dependency() -> None:
+def test_every_import_is_a_declared_dependency_and_each_of_them_justified() -> None:
     declared = {canonicalize_name(requirement.name) for requirement in requirements(*EXTRAS[:-1])}
     undeclared = {name: where for name, where in imported_distributions().items() if name not in declared}
     assert not undeclared, f"imported but not in setup.cfg: {undeclared}"
+    table = (
+        (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").partition("## Dependencies")[2].partition("## ")[0].lower()
+    )
+    missing = [r.name for r in requirements(*EXTRAS) if r.name.lower() not in table]
+    assert not missing, f"not in the table of docs/decisions.md: {missing}"
 
 
 def test_every_declared_dependency_is_used() -> None:
@@ -121,14 +119,6 @@ def test_every_declared_dependency_is_used() -> None:
         if canonicalize_name(r.name) not in {*imported, *absent()} and f'"{r.name}"' not in source
     ]
     assert not unused, f"in setup.cfg but not used: {unused}"
-
-
-def test_every_dependency_is_justified() -> None:
-    table = (
-        (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").partition("## Dependencies")[2].partition("## ")[0].lower()
-    )
-    missing = [r.name for r in requirements(*EXTRAS) if r.name.lower() not in table]
-    assert not missing, f"not in the table of docs/decisions.md: {missing}"
 
 
 def test_the_extra_all_names_the_others() -> None:

@@ -95,7 +95,6 @@ def named_modules(path: str, source: str) -> tuple[tuple[int, str, bool], ...]:
 
 
 def edges(files: dict[str, str]) -> list[Edge]:
-    """Return the imports between modules of ccenv."""
     modules = {module_of(path) for path in files}
     imports = []
     for path, source in files.items():
@@ -197,19 +196,13 @@ def test_the_package_keeps_the_rule(rule: Callable[[dict[str, str]], list[str]])
     assert not broken, "\n".join(broken)
 
 
-def test_the_table_is_the_tree() -> None:
+def test_the_table_is_the_tree_and_the_lists_name_only_what_exists() -> None:
     inside = ROOT / "ccenv"
     missing = [path for path in ROOMS if not (inside / path).exists()]
     assert not missing
     rooms = {path.name for path in inside.iterdir() if any(path.rglob("*.py")) or any(path.rglob("*.yaml"))}
     assert rooms | {FACE} == set(ORDER)
-
-
-def test_no_room_has_the_name_of_a_function_of_the_face() -> None:
     assert not set(ORDER) & set(ccenv.__all__)
-
-
-def test_the_lists_name_only_what_exists() -> None:
     files = package()
     own_room = {edge.module for edge in edges(files) if edge.by_string and room_of(edge.name) == room_of(edge.module)}
     assert set(TABLES) <= own_room
@@ -283,22 +276,16 @@ def test_circles_are_found(back: str) -> None:
     ]
 
 
-def test_a_long_circle_is_found() -> None:
+def test_circles_of_files_and_folders_are_found_but_a_table_may_name_its_members() -> None:
     around = {f"benchmarks__m{k}": f"import ccenv.benchmarks.m{(k + 1) % 5}" for k in range(5)}
     (circle,) = circles(small_package(**around))
     assert circle.count("ccenv.benchmarks.m") == 5
-
-
-def test_a_circle_of_folders_is_found() -> None:
     files = small_package(
         engine__curve__engine="from ccenv.engine.compiled.calls import call",
         engine__compiled__rows="from ccenv.engine.curve.layout import ROW",
         engine__curve__layout="",
     )
     assert not circles(files) and folder_circles(files) == ["circle: ccenv.engine.compiled, ccenv.engine.curve"]
-
-
-def test_a_table_may_name_its_members() -> None:
     files = small_package(agents__classic__reno="from ccenv.agents import AGENTS")
     files["ccenv/agents/__init__.py"] = "AGENTS.add('reno', 'ccenv.agents.classic.reno:sender')"
     assert not circles(files)

@@ -74,28 +74,21 @@ def texts() -> list[Path]:
     return [ROOT / "README.md", *(file for file in inside if file.suffix in suffixes and file != Path(__file__))]
 
 
-def test_every_citation_is_spelled_out() -> None:
+def test_every_citation_and_every_short_name_in_prose_is_spelled_out() -> None:
     known = spelled_out()
     unknown = {f"{file.relative_to(ROOT)}: {name}" for file in texts() for name in named(file)[0] - known}
     assert not unknown, "\n".join(sorted(unknown))
-
-
-def test_every_short_name_in_prose_is_spelled_out() -> None:
-    known = spelled_out()
     names = {file: named(file)[1] for file in texts()}
     assert sum(len(found) for found in names.values()) > 150  # files times names
     unknown = {f"{file.relative_to(ROOT)}: {name}" for file, found in names.items() for name in found - known}
     assert not unknown, "\n".join(sorted(unknown))
 
 
-def test_every_source_is_spelled_out_once() -> None:
+def test_every_source_is_spelled_out_once_and_cited() -> None:
     rows = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8").splitlines()
     names = [row.split("|")[1].strip() for row in rows if row.startswith("| ")]
     papers = [name for name in names if name.startswith(("[", "RFC", "draft"))]
     assert len(papers) == len(set(papers)) > 30
-
-
-def test_every_source_is_cited() -> None:
     page = ROOT / "docs" / "sources.md"
     found: set[str] = set()
     for file in texts():

@@ -27,7 +27,6 @@ FORBIDDEN = {
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """List the files of the repository: those git tracks or would, without links and what is ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=False
     )

@@ -102,7 +102,6 @@ def forgery(workshop: Path) -> Forgery:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of two suites and one verification."""
     records = tmp_path_factory.mktemp("records")
     run_suite(small_suite(), records / "bench" / "small")
     hard = small_suite(name="hard", adversaries=["kind", "slowest"], tags=["adversarial"])

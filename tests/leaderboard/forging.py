@@ -73,29 +73,24 @@ class Forgery:
         raise ValueError(f"there is no {kind} of {name!r}")
 
     def edit(self, row: dict[str, Any], change: Callable[[Content], Any]) -> None:
-        """Change a row's content."""
         content = json.loads(row["content"])
         change(content)
         row["content"] = canonical_json(content)
 
     def add_file(self, content: bytes) -> str:
-        """Add a file; return its hash."""
         digest = hashlib.sha256(content).hexdigest()
         self.files[digest] = content
         return digest
 
     def file_of(self, row: dict[str, Any], name: str) -> bytes:
-        """Return a file of a row."""
         return self.files[json.loads(row["content"])["files"][name]]
 
     def add_record(self, kind: str, subject: str, slot: str, content: Content, files: dict[str, bytes] | None = None) -> None:
-        """Add a row at the end."""
         listed = {name: self.add_file(data) for name, data in (files or {}).items()}
         row = {"number": 0, "kind": kind, "subject": subject, "slot": slot, "sha256": "", "chain": ""}
         self.records.append({**row, "content": canonical_json({"files": listed, **content})})
 
     def drop(self, row: dict[str, Any]) -> None:
-        """Leave a row out."""
         self.records.remove(row)
 
     def cells(self, name: str, change: Callable[[list[Content]], Any], stage: str = "small", again: bool = True) -> None:

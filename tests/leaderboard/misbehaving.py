@@ -25,7 +25,6 @@ class Misbehaving:
     cpu_s: float = 0.0
 
     def run(self, progress: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """Do it."""
         progress(0, 1)
         if self.how == "burn":
             while True:

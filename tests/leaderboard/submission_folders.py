@@ -33,7 +33,6 @@ def weights(**changes: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def make_good(base: str, folder: Path) -> Path:
-    """Write a good submission of a kind."""
     if base in ("program", "scripted"):
         pack("cc_qdel" if base == "program" else "square:period_rtts=4", CARD, folder)
         return folder
@@ -59,8 +58,6 @@ def make_good(base: str, folder: Path) -> Path:
 
 
 def edit(**changes: Any) -> Callable[[Path], None]:
-    """Change keys of the document."""
-
     def change(folder: Path) -> None:
         file = folder / "submission.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
@@ -69,8 +66,6 @@ def edit(**changes: Any) -> Callable[[Path], None]:
 
 
 def replace(old: str, new: str) -> Callable[[Path], None]:
-    """Change the document's text."""
-
     def change(folder: Path) -> None:
         file = folder / "submission.json"
         text = file.read_text()
@@ -97,7 +92,6 @@ def program(text: str) -> Callable[[Path], None]:
 
 
 def header(change: Callable[[dict[str, Any]], Any], data: bytes | None = None) -> bytes:
-    """Return a policy file with another header."""
     content = tensor_file(weights())
     n = struct.unpack("<Q", content[:8])[0]
     table = json.loads(content[8 : 8 + n])

@@ -68,7 +68,7 @@ def test_sorting_and_width(browser: Chromium, site: Path, width: int) -> None:
     assert clean(browser, site)
 
 
-def test_sorting_by_keyboard(browser: Chromium, site: Path) -> None:
+def test_sorting_by_keyboard_and_filters(browser: Chromium, site: Path) -> None:
     browser.open((site / "index.html").as_uri(), 1300)
     start = browser.look(NAMES)
     browser.look(heading(0) + ".focus()")
@@ -76,16 +76,6 @@ def test_sorting_by_keyboard(browser: Chromium, site: Path) -> None:
     assert browser.look("document.activeElement === " + heading(1))
     browser.press("Enter")
     assert browser.look(NAMES) == sorted(start)
-
-
-def set_filter(kind: str, value: str) -> str:
-    return (
-        f"(() => {{ const c = document.querySelector('[data-filter={kind}]'); c.value = '{value}';"
-        " c.dispatchEvent(new Event('input', {bubbles: true})); return document.querySelector('.count').textContent; })()"
-    )
-
-
-def test_filters(browser: Chromium, site: Path) -> None:
     browser.open((site / "index.html").as_uri(), 1300)
     assert browser.look(set_filter("kind", "classic")) == "4 of 40" and browser.look(set_filter("kind", "")) == "40 of 40"
     assert browser.look(set_filter("verdict", "verified")) == "20 of 40"
@@ -94,6 +84,13 @@ def test_filters(browser: Chromium, site: Path) -> None:
     assert browser.look(set_filter("verdict", "")) == "40 of 40"
     assert browser.look(set_filter("text", "SENDER_0007")) == "1 of 40" and browser.look(NAMES) == ["sender_0007"]
     assert browser.look(set_filter("text", "author 7")) == "1 of 40"
+
+
+def set_filter(kind: str, value: str) -> str:
+    return (
+        f"(() => {{ const c = document.querySelector('[data-filter={kind}]'); c.value = '{value}';"
+        " c.dispatchEvent(new Event('input', {bubbles: true})); return document.querySelector('.count').textContent; })()"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -108,7 +105,7 @@ def test_every_kind_of_page_fits_a_phone(browser: Chromium, site: Path, scheme: 
     assert (sum(int(part) for part in paper[4:-1].split(",")) < 200) == (scheme == "dark")
 
 
-def test_the_worst_trace_can_be_read_by_keyboard(browser: Chromium, played: Path) -> None:
+def test_the_worst_trace_can_be_read_by_keyboard_and_fits_a_phone(browser: Chromium, played: Path) -> None:
     page = next((played / "entries").glob("reno*.html"))
     browser.open(page.as_uri(), 1000)
     browser.look('document.querySelector(".viewer svg").focus()')
@@ -120,26 +117,19 @@ def test_the_worst_trace_can_be_read_by_keyboard(browser: Chromium, played: Path
     assert float(first.split(" s:")[0]) < float(second.split(" s:")[0])
     assert browser.look('document.querySelector(".viewer .cursor").getAttribute("visibility")') == "visible"
     assert clean(browser, played)
-
-
-def test_the_viewer_fits_a_phone(browser: Chromium, played: Path) -> None:
     browser.open(next((played / "entries").glob("reno*.html")).as_uri(), 375)
     assert browser.look(WIDE) == 0
     assert browser.look('document.querySelector(".viewer .why").textContent').startswith("In the second half of the run")
     assert browser.look('document.querySelectorAll(".viewer .curve").length') >= 7  # link, sent, delivered, queue, RTT, two moves
 
 
-def test_rows_are_cards_on_a_phone(browser: Chromium, site: Path) -> None:
+def test_rows_are_cards_on_a_phone_and_links_lead_to_entries(browser: Chromium, site: Path) -> None:
     shown = 'getComputedStyle(document.querySelector("#senders-table tbody tr")).display'
     label = 'getComputedStyle(document.querySelector("#senders-table tbody td:nth-child(3)"), "::before").content'
     browser.open((site / "index.html").as_uri(), 375)
     assert (browser.look(shown), browser.look(label)) == ("grid", '"power"')
     browser.open((site / "index.html").as_uri(), 1300)
     assert (browser.look(shown), browser.look(label)) == ("table-row", "none")
-
-
-def test_links_lead_to_entries(browser: Chromium, site: Path) -> None:
-    browser.open((site / "index.html").as_uri(), 1300)
     target = browser.look('document.querySelector("#senders-table tbody a").href')
     browser.open(target, 1300)
     assert browser.look('document.querySelector("h1").textContent').startswith("sender_")

@@ -53,7 +53,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def submitted(home: Home, tmp_path: Path) -> None:
-    """A board with a program and a classic CCA."""
     pack("cc_qdel", CARD, tmp_path / "program")
     with home.open() as store:
         submit_folder(store, home, tmp_path / "program")

@@ -142,8 +142,6 @@ def kept(stage: str, share: int, again: bool = True) -> Callable[[Forgery], None
 
 
 def fewer_seeds(forged: Forgery) -> None:
-    """Leave a seed out of what was played, its runs, their number and the summary."""
-
     def change(content: Content) -> None:
         content["manifest"]["suite"]["seeds"].pop()
         content["manifest"]["suite_sha256"] = validate_suite(content["manifest"]["suite"], "x").sha256
@@ -218,8 +216,6 @@ def repeated(kind: str, key: str, name: str = "") -> Callable[[Forgery], None]:
 
 
 def repeated_in_file(kind: str, file: str, key: str, name: str = "") -> Callable[[Forgery], None]:
-    """Give a key of a record's file twice."""
-
     def forge(forged: Forgery) -> None:
         row = forged.record(kind, name)
         content = forged.file_of(row, file).replace(f'"{key}":'.encode(), f'"{key}":0,"{key}":'.encode(), 1)

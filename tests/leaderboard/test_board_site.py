@@ -94,7 +94,7 @@ def test_two_builds_are_equal_to_the_last_byte_wherever_the_records_lie(records:
         assert name.startswith("traces/") or str(records.parent).encode() not in content
 
 
-def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
+def test_every_link_leads_somewhere_nothing_is_inline_and_text_is_escaped(site: Path) -> None:
     assert {page.name for page in pages(site)} >= {"index.html", "method.html"} and len(pages(site)) == 7
     for page in pages(site):
         text = page.read_text(encoding="utf-8")
@@ -106,9 +106,11 @@ def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
         assert policy is not None
         rules = dict(part.strip().split(" ", 1) for part in policy[1].split(";"))
         assert (rules["default-src"], rules["script-src"]) == ("'none'", "'self' file:") and "unsafe" not in policy[1]
+    page = next((site / "entries").glob("cc_qdel*")).read_text()
+    assert "objectives &lt;or&gt; progress" in page and "<or>" not in page
 
 
-def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -> None:
+def test_numbers_on_the_page_are_those_of_the_manifest_and_the_worst_case_is_over_all_suites(made: Path, site: Path) -> None:
     manifest = json.loads((made / "bench" / "small" / MANIFEST).read_text())
     index = next((site / "suites").glob("small*")).read_text()
     for entry in manifest["summary"]:
@@ -116,9 +118,6 @@ def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -
         assert row is not None and f"{entry['score']['iqm']:.3f}" in row[0]
         assert f"{entry['score']['low']:.3f} to {entry['score']['high']:.3f}" in row[0]
         assert f">{entry['against']['kind']['loss_fraction'] * 100:.2f}</td>" in row[0]
-
-
-def test_the_worst_case_is_over_all_suites_and_its_trace_is_there(made: Path, site: Path) -> None:
     data = json.loads((site / "board.json").read_text())
     for sender in data["senders"]:
         values = []
@@ -154,11 +153,6 @@ def test_a_verdict_links_its_trace_and_is_refuted_only_where_it_repeats(lasso, v
     assert (tmp_path / "site" / "traces" / f"proof-{'b' * 16}.npz").read_bytes() == trace.read_bytes()
     assert page.index('"verdict verified"') < page.index(f'"verdict {verdict}"')  # T = 7 before T = 8
     assert ("step fails" in page) == (verdict == "unknown") and ("refuted" in page) == (verdict == "refuted")
-
-
-def test_text_of_records_is_escaped(site: Path) -> None:
-    page = next((site / "entries").glob("cc_qdel*")).read_text()
-    assert "objectives &lt;or&gt; progress" in page and "<or>" not in page
 
 
 def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
@@ -226,15 +220,12 @@ def test_units_that_people_read() -> None:
     assert quantity(0.131, METRICS["loss_fraction"]) == "13.10" and quantity(None, METRICS["power"]) == "\N{EN DASH}"
 
 
-def test_where_a_site_may_go(made: Path, tmp_path: Path) -> None:
+def test_where_a_site_may_go_and_what_it_needs(made: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "precious").write_text("x")
     with pytest.raises(InputError, match="holds something that is not a board"):
         build_folders([made], tmp_path / "home")
     assert (tmp_path / "home" / "precious").read_text() == "x" and list(tmp_path.iterdir()) == [tmp_path / "home"]
-
-
-def test_no_records(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run one first"):
         build_folders([tmp_path], tmp_path / "site")
     with pytest.raises(InputError, match="no such folder"):
@@ -248,16 +239,13 @@ def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         build_folders([made], tmp_path / "site")
 
 
-def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
+def test_excused_claims_and_envelopes_of_the_first_version_bound_nothing(tmp_path: Path) -> None:
     """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
     excused = make_record(report(bound=0.9), "report")
     promised = make_record(report(property="utilisation", bound=0.9), "report")
     assert (excused.excused, excused.bound) == (True, None) and (promised.excused, promised.bound) == (False, 0.9)
     older = promised.model_copy(update={"format_version": 1})
     assert older.excused and "any progress" in older.question
-
-
-def test_envelopes_of_the_first_version_bound_nothing() -> None:
     records = synthetic(1)
     (record,) = records.envelopes
     assert len(record.bounds) == len(record.rows) and record.model_copy(update={"promises": 1}).bounds == ()

@@ -17,16 +17,13 @@ VALUES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_
 TASKS = st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1)
 
 
-def test_probability_of_improvement_by_hand() -> None:
+def test_probability_of_improvement_by_hand_and_certainty_has_no_width() -> None:
     ours = {"a": np.array([1.0, 3.0]), "b": np.array([2.0])}
     theirs = {"a": np.array([2.0, 3.0]), "b": np.array([1.0, 2.0, 3.0]), "c": np.array([9.0])}
     # a: 1>2 no, 1>3 no, 3>2 yes, 3=3 half: 1.5/4; b: 2>1 yes, 2=2 half, 2>3 no: 1.5/3; c is not common.
     found = probability_of_improvement(ours, theirs)
     assert found is not None and found[0] == pytest.approx((1.5 / 4 + 1.5 / 3) / 2) and found[1] <= found[0] <= found[2]
     assert probability_of_improvement({"a": ours["a"]}, {"b": theirs["b"]}) is None
-
-
-def test_certainty_has_no_width() -> None:
     low, high = {"a": np.array([0.1, 0.2]), "b": np.array([0.1])}, {"a": np.array([0.8, 0.9]), "b": np.array([0.5])}
     assert probability_of_improvement(high, low) == (1.0, 1.0, 1.0)
     assert probability_of_improvement(low, high) == (0.0, 0.0, 0.0)

@@ -26,7 +26,6 @@ CASES = (
 
 
 def scenario(case: str) -> LiveScenario:
-    """Return the scenario of a case: its senders, separated by spaces, begin together."""
     flows = [{"sender": sender, "rtt_ms": COMMON["rtt_ms"]} for sender in case.split()]
     links = [{key: COMMON[key] for key in ("rate_mbps", "buffer_bdp")}]
     return read_live_scenario(

@@ -71,7 +71,6 @@ def record_scenario(
 
 
 def scenario_of(record: Mapping[str, Any]) -> LiveScenario:
-    """Return the scenario that made a record."""
     return record_scenario(
         record["cc"],
         **{key: record[key] for key in ("rate_mbps", "rtt_ms", "buffer_bytes", "duration_s", "stagger_s")},

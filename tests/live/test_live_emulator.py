@@ -219,6 +219,7 @@ def test_acks_are_collected(merge: bool) -> None:
 
 
 ACKED_EVERY = 4
+SACK = bytes([1, 1, 5, 10]) + bytes(8)
 
 
 def thinned() -> Wire:
@@ -246,40 +247,28 @@ def acks(one: Wire) -> list[tuple[float, int]]:
     return [(round(at_s, 6), (ack_of(content) - 1000) // size) for at_s, content in one.here[1:]]
 
 
-def test_every_fourth_ack_goes() -> None:
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        # every fourth, the last one when the oldest has waited for 50 ms
+        ([(0.1 + 0.001 * number, number) for number in range(1, 11)], [(0.144, 4), (0.148, 8), (0.199, 10)]),
+        # ACKs for several packets; the last one says nothing new, a larger window perhaps: it takes the older one's place
+        ([(0.1, 2), (0.11, 3), (0.12, 5), (0.13, 6), (0.14, 6)], [(0.16, 5), (0.22, 6)]),
+        # duplicates go one by one, the one that ends the gap too; what was kept goes with the first of them
+        (
+            [(0.1, 1), (0.11, 2, SACK), (0.12, 2, SACK), (0.13, 6), (0.14, 7), (0.15, 10)],
+            [(0.15, 2), (0.16, 2), (0.17, 6), (0.19, 10)],
+        ),
+    ],
+    ids=["fourth", "several", "gap"],
+)
+def test_thinned_acks_count_packets_and_tell_gaps_at_once(said: list[tuple], heard: list[tuple[float, int]]) -> None:
     one = thinned()
-    for number in range(1, 11):
-        one.run(0.1 + 0.001 * number)
-        says(one, number)
-    one.run(1.0)
-    assert acks(one) == [(0.144, 4), (0.148, 8), (0.199, 10)]  # the last one when the oldest has waited for 50 ms
-    assert one.free_slots() == len(one.memory.free)
-
-
-def test_an_ack_for_several_packets_counts_them() -> None:
-    one = thinned()
-    for at_s, packets in ((0.1, 2), (0.11, 3), (0.12, 5), (0.13, 6)):
+    for at_s, *told in said:
         one.run(at_s)
-        says(one, packets)
-    one.run(0.14)
-    says(one, 6)  # says nothing new, a larger window perhaps: it takes the older one's place
+        says(one, *told)
     one.run(1.0)
-    assert acks(one) == [(0.16, 5), (0.22, 6)]
-
-
-SACK = bytes((1, 1, 5, 10)) + bytes(8)
-
-
-def test_a_gap_is_told_at_once() -> None:
-    """Duplicate ACKs go one by one, the one that ends the gap too; what was kept goes with the first of them."""
-    one = thinned()
-    for at_s, packets, options in (
-        (0.10, 1, b""), (0.11, 2, SACK), (0.12, 2, SACK), (0.13, 6, b""), (0.14, 7, b""), (0.15, 10, b""),
-    ):  # fmt: skip
-        one.run(at_s)
-        says(one, packets, options)
-    one.run(1.0)
-    assert acks(one) == [(0.15, 2), (0.16, 2), (0.17, 6), (0.19, 10)]
+    assert acks(one) == heard and one.free_slots() == len(one.memory.free)
 
 
 @settings(max_examples=15)

@@ -46,12 +46,10 @@ def packet(
 
 
 def number_of(content: bytes) -> int:
-    """Return the sequence number of a packet."""
     return int(struct.unpack_from("!I", content, 24)[0])
 
 
 def ack_of(content: bytes) -> int:
-    """Return the acknowledgement number of a packet."""
     return int(struct.unpack_from("!I", content, 28)[0])
 
 
@@ -79,15 +77,12 @@ class Wire:
             os.set_blocking(end, False)
 
     def send(self, content: bytes) -> None:
-        """Send a packet as a sender."""
         self._ends[0].send(content)
 
     def send_back(self, content: bytes) -> None:
-        """Send a packet as a receiver."""
         self._ends[3].send(content)
 
     def run(self, until_s: float) -> None:
-        """Let time pass, from event to event."""
         while True:
             os.write(self._questions[1], struct.pack("3q", round(self.now_s * 1e9), 0, 0))
             serve(self.memory, self._questions[0], self._answers[1])
@@ -121,7 +116,6 @@ class Wire:
         return [(at_s, number_of(content)) for at_s, content in self.there]
 
     def trace(self) -> Trace:
-        """Return the run as a trace."""
         rows = int(self.memory.run["event_rows"][0])
         log = ordered(self.memory.events[:rows], self.scenario.duration_s)
         if self.scenario.model == "ccac":

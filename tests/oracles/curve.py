@@ -123,7 +123,6 @@ class ReferenceCurveEngine:
         return 0
 
     def step(self) -> None:
-        """Advance by one dt."""
         k = self.k + 1
         waste, rate_move, service, loss_moves = self.moves(k)
         C = self._link_rate(k, rate_move)
@@ -148,7 +147,6 @@ class ReferenceCurveEngine:
                 f.feedback(k)
 
     def run(self, steps: int) -> None:
-        """Advance by several steps."""
         for _ in range(steps):
             self.step()
 

@@ -26,7 +26,6 @@ CRUMB_TIES = 2
 
 
 def new_record(dtype: np.dtype) -> Any:
-    """Return one record of a type, all zeros, with attribute access."""
     return np.zeros(1, dtype).view(np.recarray)[0]
 
 
@@ -121,7 +120,6 @@ class ReferenceFlow:
         return math.inf
 
     def begin(self) -> None:
-        """Start the sender."""
         engine = self.engine
         if self.cca:
             self.state = new_record(self.cca.state)

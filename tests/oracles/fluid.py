@@ -229,7 +229,6 @@ class Reference:
         return v * _sigmoid(sharpness * v)
 
     def soft(self, z: float) -> float:
-        """Return the sigmoid of z."""
         return _sigmoid(z)
 
     def observe_rate(self, f: _Sender) -> None:

@@ -27,8 +27,6 @@ def new_record(dtype: np.dtype, **values: float) -> Any:
 
 @dataclass
 class Packet:
-    """One transmission."""
-
     flow: Any  # a ReferenceFlow
     tx: int
     segment: int
@@ -135,7 +133,6 @@ class ReferenceLink:
 
     @property
     def waiting_bytes(self) -> float:
-        """Bytes that wait."""
         return sum(p.size_bytes for p in (self.queue if self.classes is None else self.classes))
 
     def over(self) -> bool:
@@ -154,12 +151,10 @@ class ReferenceLink:
         return math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
 
     def mark(self, packet: Packet) -> None:
-        """Give a packet a congestion mark."""
         packet.marked = True
         self.marked_bytes += packet.size_bytes
 
     def draw(self) -> float:
-        """Return the next random number."""
         self.draws += 1
         return drawn(self.seed, self.index, self.draws - 1)
 
@@ -169,7 +164,6 @@ class ReferenceLink:
             self._serve(packet, now_s)
 
     def drop(self, packet: Packet, now_s: float) -> None:
-        """Drop a packet."""
         self._note("drop", packet, now_s)
         self.dropped_bytes += packet.size_bytes
         if packet.is_ack:

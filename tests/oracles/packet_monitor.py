@@ -44,7 +44,6 @@ class ReferencePacketMonitor:
         flow.monitor = self
 
     def hear(self, now_s: float) -> None:
-        """Take an ACK."""
         self.acks.append((now_s, self.flow.rtt_s))
         if self.clock.every == "acks" and self.marks and not self.over:
             self.acks_left -= 1

@@ -16,7 +16,6 @@ class ReferenceRack:
     """What one sender knows (s.5.3), and its one timer."""
 
     def __init__(self, flow: ReferenceFlow) -> None:
-        """Begin with nothing sent."""
         self.flow = flow
         self.fack = -1
         self.reordering_seen = False

@@ -15,7 +15,6 @@ class ReferenceTrace:
     """What a link can carry, read from its beginning to its end and again."""
 
     def __init__(self, kind: str, rows: list[tuple[float, float, float]], length_s: float) -> None:
-        """Take rows of (time, rate or bytes, delay)."""
         self.kind, self.rows, self.length_s = kind, rows, length_s
         self._walk = self._pieces()
         self.begin_s, self.end_s, self.value, self.delay_s = next(self._walk)

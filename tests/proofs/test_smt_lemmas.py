@@ -101,9 +101,12 @@ def test_lemmas_that_rest_on_something_else_are_refused(line: str, said: str, tm
     assert said in str(error.value)
 
 
-def test_time_limit_of_a_lemma_is_unknown_and_no_bound() -> None:
+def test_without_time_lemma_and_envelope_are_unknown() -> None:
     outcome = run_lemma(LemmaRun("cc_qdel", "history", 12, bisect=True, time_limit_s=0.01), "F.7 utilisation")
     assert outcome.verdict == "unknown" and outcome.bound is None and outcome.details["bisection"]["proved"] is None
+    starved = run_envelope(EnvelopeRun("cc_qdel", 9, None, 0.001, reuse=False))
+    assert {row["verdict"] for row in starved["rows"]} == {"unknown"}
+    assert all(row["bound"] is None and row["reason"] == "the budget is used up" for row in starved["rows"])
 
 
 def test_an_interrupted_bisection_resumes_from_the_store() -> None:
@@ -147,12 +150,6 @@ def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeyp
     assert tables[0] == tables[1] and {row["buffer"] for row in tables[0]} == set(buffers)
     assert json.loads(json.dumps(tables[0])) == tables[0] and any(row["verdict"] == "verified" for row in tables[0])
     assert all(row["trace"] for row in tables[0] if row["verdict"] == "refuted")
-
-
-def test_envelope_is_unknown_when_the_budget_is_gone() -> None:
-    starved = run_envelope(EnvelopeRun("cc_qdel", 9, None, 0.001, reuse=False))
-    assert {row["verdict"] for row in starved["rows"]} == {"unknown"}
-    assert all(row["bound"] is None and row["reason"] == "the budget is used up" for row in starved["rows"])
 
 
 def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:

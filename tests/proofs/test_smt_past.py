@@ -35,7 +35,6 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def legal_runs(model: str, buffer: float, envs: int, rows: int, seed: int) -> list[Trace]:
-    """Return runs with rates of at most 2C."""
     slow = (0.125, 0.5, 1.0, 1.5, 2.0, 2.0)
     engine = engine_runs(model, buffer, envs, rows - 1, seed, rates=slow, moves=(0.0, 0.0, 0.5, 1.0))
     return [engine.trace(env) for env in range(envs)]
@@ -124,7 +123,7 @@ def seen_query(**changes) -> Query:
     return Query(claim.name, replace(setting, **changes), AnySender(), claim)
 
 
-def test_a_counterexample_without_a_legal_past_says_so() -> None:
+def test_a_counterexample_without_a_legal_past_says_so_and_without_an_answer_it_is_unknown(monkeypatch) -> None:
     assert Verifier(60).decide(seen_query(past_steps=HISTORY_STEPS)).verdict == "verified"
     query = seen_query()
     result = Verifier(60).decide(query)
@@ -132,9 +131,6 @@ def test_a_counterexample_without_a_legal_past_says_so() -> None:
     reach = find_past(query, result)
     assert reach.reachable is False and reach.result is result and reach.query is query
     assert "no counterexample has a legal past of" in reach.text
-
-
-def test_without_an_answer_it_is_unknown(monkeypatch) -> None:
     monkeypatch.setattr("ccenv.proofs.claims.report.solve", lambda *_: Answer("unknown", 1.0, "z3", "time limit of 1 s"))
     query = seen_query()
     reach = find_past(query, Verifier(60).decide(query))

@@ -59,13 +59,10 @@ def test_copa_stays_below_a_tenth_on_ccac() -> None:
     assert as_adversary(trace).moves.shape == (9, 4)
 
 
-def test_constant_rate_above_half_the_link_uses_it() -> None:
+def test_constant_rate_and_aimd_with_a_bdp_of_buffer_use_half_of_the_link() -> None:
     sender = smt_sender("constant")
     slow = build_claim("utilisation_or_rise", Setting(samples=6), sender, Thresholds(Fraction(1, 2)))
     assert Verifier(60).decide(slow[0]).reason == STEP_FAILS
-
-
-def test_aimd_grows_or_uses_the_link_with_a_bdp_of_buffer() -> None:
     (query,) = build_claim("utilisation_or_rise", Setting("ccac", Fraction(1), 7), smt_sender("aimd"), Thresholds(Fraction(1, 2)))
     assert Verifier(60).decide(query).verdict == "verified"
 
@@ -258,14 +255,10 @@ def test_algorithm_1_goes_beyond_s_where_each_flow_is_delayed_apart(model: str, 
         assert fast > 2 * slow > 0 and all(flow.late[1] == flow.late[-1] for flow in result.view.flows)
 
 
-def test_theorem_6_1_constant_loss_takes_linear_time() -> None:
-    """f = const: F(k) = C_0 + k * const / beta_s, so F^-1(C) = (C - C_0) * beta_s / const."""
+def test_theorem_6_1_takes_linear_time_with_constant_and_logarithmic_with_proportional_loss() -> None:
+    """f = const: F(k) = C_0 + k * const / beta_s, so F^-1(C) = (C - C_0) * beta_s / const; f = C * beta_s doubles each RTT."""
     assert rtts_to_reach(1e6, lambda rate: 3000.0, 1e5, 0.04) == math.ceil((1e6 - 1e5) * 0.04 / 3000.0)
     assert convergence_time_s(1e6, lambda rate: 3000.0, 1e5, 0.04, 0.05) == pytest.approx(12 * 0.09)
-
-
-def test_theorem_6_1_proportional_loss_takes_logarithmic_time() -> None:
-    """f(C) = C * beta_s doubles the rate in each round trip."""
     buffer_s = 0.02
     values = list(itertools.islice(ramp(lambda rate: rate * buffer_s, 1000.0, buffer_s), 5))
     assert values == pytest.approx([1000.0, 2000.0, 4000.0, 8000.0, 16000.0])

@@ -71,11 +71,8 @@ def test_a_killed_or_babbling_solver_is_unknown(script: str, monkeypatch) -> Non
     assert answer.status == "unknown" and answer.reason
 
 
-def test_a_broken_query_is_unknown() -> None:
+def test_a_broken_query_is_unknown_and_a_missing_solver_named(monkeypatch) -> None:
     assert solve("(assert (> y 0))", "z3", 5).status == "unknown"
-
-
-def test_missing_and_unknown_solvers(monkeypatch) -> None:
     with pytest.raises(UnknownNameError):
         version_of("mathsat")
     monkeypatch.setitem(solvers._PACKAGES, "yices", "no-such-package-here")

@@ -85,7 +85,7 @@ def small(**changes: tuple[str, str]) -> str:
     return "changed.yaml"
 
 
-def test_lemmas_that_do_not_compose_are_told_with_a_witness(capsys) -> None:
+def test_what_fails_is_told_with_its_witness_or_its_trace(capsys) -> None:
     name = small(weaker=('if: [true_beliefs, "C_L >= goal"]', 'if: [true_beliefs, "C_L >= 1/2"]'))
     assert main(["verify", "theorem", name, "--json"]) == 3
     data = json.loads(capsys.readouterr().out)
@@ -93,9 +93,6 @@ def test_lemmas_that_do_not_compose_are_told_with_a_witness(capsys) -> None:
     assert "the lemmas do not compose: utilisation: a trace is good, or a rank moves" in data["reason"]
     (broken,) = [step for step in data["composition"] if step["verdict"] == "refuted"]
     assert Fraction(1, 4) <= Fraction(broken["witness"]["C_L"]) < Fraction(1, 2)
-
-
-def test_a_lemma_that_fails_comes_with_its_trace(capsys) -> None:
     assert main(["verify", "theorem", small(much=("f: 3/10", "f: 19/20")), "--json"]) in (1, 3)
     data = json.loads(capsys.readouterr().out)
     assert {(one["name"], one["verdict"]) for one in data["lemmas"]} >= {("pays", "refuted")}

@@ -42,19 +42,16 @@ def test_the_c_compiles_without_warnings(stack: str, program: str, tmp_path: Pat
     assert writable <= (of_the_build if stack == "picoquic" else set())
 
 
-def test_the_stack_widens_D(tmp_path: Path) -> None:
+def test_adapters_are_written_for_each_stack_which_widens_D(tmp_path: Path) -> None:
     """ACK policy and timers are in the constants: 10 ms of picoquic, 1 ms of aioquic, and 2 us."""
-    for stack, jitter_us in (("picoquic", 50_002), ("aioquic", 41_002), ("quinn", 40_002)):
-        text = export_quic(f"quic:{stack}", shipped_program("cc_qdel"), ".c", jitter_s=0.04)
-        assert f"#define JITTER_US {jitter_us}ULL" in text
-
-
-def test_adapters_are_written() -> None:
     program = shipped_program("cc_qdel")
     compile(export_quic("quic:aioquic", program, ".py"), "p.py", "exec")
     assert "impl Controller for Control" in export_quic("quic:quinn", program, ".rs")
     with pytest.raises(ExportError, match=r"for quic:picoquic give a file that ends with \.c$"):
         export_quic("quic:picoquic", program, ".py")
+    for stack, jitter_us in (("picoquic", 50_002), ("aioquic", 41_002), ("quinn", 40_002)):
+        text = export_quic(f"quic:{stack}", shipped_program("cc_qdel"), ".c", jitter_s=0.04)
+        assert f"#define JITTER_US {jitter_us}ULL" in text
 
 
 def test_a_stack_that_cannot_pace_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

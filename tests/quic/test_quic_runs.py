@@ -29,7 +29,6 @@ each_stack = pytest.mark.parametrize("stack", [on(name) for name in STACKS])
 
 
 def play(moves: np.ndarray, seed: int, rtts_ms: tuple[float, ...] = (20.0,), buffer_bdp: float = 1.0) -> Trace:
-    """Bring random packets to a link."""
     draw = np.random.default_rng(seed)
     path = small_path(buffer_bdp, rtts_ms=rtts_ms)
     queue = Queue(TokenLink(path, 8, moves), len(rtts_ms))

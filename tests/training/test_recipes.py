@@ -210,7 +210,7 @@ def test_rewards_are_weighed_by_the_preference_of_the_episode() -> None:
     assert rewards.any()
 
 
-def test_boxes_are_parts_of_ranges() -> None:
+def test_boxes_are_parts_of_ranges_and_promotions_take_their_share_of_what_is_left() -> None:
     config = small("genet")
     gap, ranges = config.recipe.gap, len(config.packet_settings().distribution.leaves)
     assert gap is not None
@@ -218,9 +218,6 @@ def test_boxes_are_parts_of_ranges() -> None:
     assert boxes.shape == (3, ranges, 2) and (boxes >= 0).all() and (boxes <= 1).all()
     np.testing.assert_allclose(boxes[:, :, 1] - boxes[:, :, 0], gap.width)
     assert not np.array_equal(boxes, draw_boxes(gap, 0, 2, ranges))
-
-
-def test_promotions_take_their_share_of_what_is_left() -> None:
     old, new = np.full((1, 2, 2), 0.25), np.full((1, 2, 2), 0.5)
     within = assign_boxes(100, 0.3, np.concatenate([old, new]), 2)
     assert [int((within[:, 0, 0] == value).sum()) for value in (0.5, 0.25, 0.0)] == [30, 21, 49]

@@ -46,13 +46,10 @@ def test_shipped_configs_are_valid_and_survive_resolution(name):
     assert again == config and again.same_run(config)
 
 
-def test_the_full_recipe_is_the_published_default():
+def test_the_full_recipe_is_the_published_default_and_overrides_change_it():
     recipe = load_config("ppo_sender")
     assert recipe.ppo == type(recipe.ppo)() and recipe.environment.paths == type(recipe.environment.paths)()
     assert recipe.environment.reward == type(recipe.environment.reward)()
-
-
-def test_overrides():
     changes = ["seed=3", "ppo.hidden=[16, 16]", "environment.paths.buffer_bdp=[1, 2]", "log.wandb.mode=online"]
     config = load_config("quick_sender", changes)
     assert config.seed == 3 and config.ppo.hidden == (16, 16) and config.log.wandb.mode == "online"
@@ -136,14 +133,11 @@ def drawn(path_set: PathSet, number: int, episode: int = 0) -> set[tuple[float, 
     return set(zip(*(row.tolist() for row in numbers), strict=True))
 
 
-def test_no_path_lies_in_two_sets() -> None:
+def test_no_path_and_no_seed_lies_in_two_sets() -> None:
     sets = {which: set().union(*(drawn(which, s, e) for s in (0, 1, 7) for e in (0, 1))) for which in PathSet}
     assert all(len(paths) == 6 * 1024 for paths in sets.values())
     for one, other in itertools.combinations(PathSet, 2):
         assert not sets[one] & sets[other], (one, other)
-
-
-def test_the_seeds_of_the_sets_do_not_overlap() -> None:
     ends = sorted((path_seed(which, 0), path_seed(which, SEEDS_PER_SET - 1)) for which in PathSet)
     assert all(last < first for (_, last), (first, _) in itertools.pairwise(ends)) and ends[-1][1] < 2**53
     assert path_seed(PathSet.TRAIN, SEEDS_PER_SET - 1) < HELD_OUT_SEED == path_seed(PathSet.REPORT)

@@ -44,15 +44,12 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_progress_holds_terms_and_gradients(run):
+def test_progress_holds_terms_and_gradients_evaluations_each_network_and_what_attacks_find(run):
     rows = list(csv.DictReader((run / "progress.csv").open()))
     assert len(rows) == 4
     last = {name: float(value) for name, value in rows[-1].items() if value}
     assert {"reward", "utilisation", "queue", "loss", "delay", "gradient_norm", "entropy_loss", "clip_fraction"} <= set(last)
     assert last["gradient_norm"] > 0
-
-
-def test_evaluations_hold_each_network_and_what_attacks_find(run):
     lines = read_evaluations(run)
     assert [line["steps"] for line in lines] == [256, 512] and all(set(line) == SHOWN | {"steps"} for line in lines)
     score = [float(row["evaluation_score"]) for row in csv.DictReader((run / "progress.csv").open()) if row["evaluation_score"]]
@@ -61,7 +58,7 @@ def test_evaluations_hold_each_network_and_what_attacks_find(run):
         assert line["exploitability/gap"] >= 0 and line["network/kind/delay_rtts"] < line["network/slowest/delay_rtts"]
 
 
-def test_tensorboard_holds_the_same(run):
+def test_tensorboard_and_wandb_hold_the_same(run):
     from matplotlib.image import imread
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -76,9 +73,6 @@ def test_tensorboard_holds_the_same(run):
     assert sorted(file.name for file in (run / "videos").iterdir()) == ["256.gif", "512.gif"]
     assert video.encoded_image_string[:6] == b"GIF89a" and imread(run / "videos" / "512.gif").std() > 1
     assert video.encoded_image_string == (run / "videos" / "256.gif").read_bytes()
-
-
-def test_wandb_holds_the_same(run):
     (folder,) = run.glob("wandb/offline-run-*")
     assert len(list(folder.rglob("episode_*.gif"))) == 2
     stored = next(folder.glob("*.wandb")).read_bytes()

@@ -52,7 +52,7 @@ def test_a_config_is_one_row_with_mean_and_range():
     assert c["deep (training)"] == "0.500" and c["long_jitter (report)"] == "0.750*"
 
 
-def test_recorded_numbers_say_where_they_are_from():
+def test_recorded_numbers_say_where_they_are_from_and_attacks_their_scene():
     for key, entry in read_data(RECORD)["runs"].items():
         world = entry["world"]
         scenarios = world.get("mixture") or world.get("packet", {}).get("scenario")
@@ -60,9 +60,6 @@ def test_recorded_numbers_say_where_they_are_from():
         for scene, case in entry["worst"].items():
             assert scene in ATTACK_SCENES and case["set"] == scene_set(scene), key
             assert (case["seen"] == "attacked") == (key.startswith("learned_robust:") and scene in ("deep", "shallow")), key
-
-
-def test_recorded_attacks_name_their_scene():
     recorded = json.loads((DOCS / "data" / "attacks.json").read_text())
     for row in recorded:
         assert row["scene"] == scene_of(NetworkPath.from_dict(row["path"])) and row["scene_set"] == scene_set(row["scene"])

@@ -56,7 +56,7 @@ def finished(tmp_path_factory):
     return folder, result
 
 
-def test_a_run_leaves_everything(finished):
+def test_a_run_leaves_everything_and_is_a_sender_with_the_score_of_its_record(finished):
     folder, result = finished
     assert result.steps == 1536 and result.resumed_from_steps == 0 and result.folder == folder
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -74,10 +74,6 @@ def test_a_run_leaves_everything(finished):
     assert record["evaluation"]["score"] == result.evaluation.score
     notes = json.loads((folder / "policy.json").read_text())["notes"]
     assert notes["steps"] == 1536 and notes["evaluation"]["score"] == result.evaluation.score
-
-
-def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
-    folder, result = finished
     for name in (folder, folder / "policy.safetensors"):
         sender = make_sender(str(name))
         assert isinstance(sender, PolicySender) and evaluate_in_world(small().environment, sender, 32) == result.evaluation

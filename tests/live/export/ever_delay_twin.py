@@ -33,7 +33,6 @@ class EverDelayTwin:
     """The integer reference of one flow of the exported C."""
 
     def __init__(self, sender: ClassicSender, *, rtt_s: float | None = None) -> None:
-        """Take the arguments of ``export_ever_delay``."""
         self.constants = c = export_constants(sender, rtt_s=rtt_s)
         self.rtt_us = c["RTT_US"]
         self.newest_us = self.last_us = self.since_us = self.cut_us = self.entry_q24 = self.spare = 0

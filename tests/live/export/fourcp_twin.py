@@ -29,7 +29,6 @@ class FourcpTwin:
     """The integer reference of one flow of the exported C."""
 
     def __init__(self, sender: ClassicSender) -> None:
-        """Take the sender of ``export_fourcp``."""
         self.constants = c = export_constants(sender)
         self.is_rate_based, self.has_timeouts = (bool(sender.parameters.get(key)) for key in ("rate_based", "pftk"))
         self.wnd_q32 = self.window_q32 = c["FIRST_Q32"]

@@ -28,7 +28,6 @@ def sender_of(spec: str) -> ClassicSender:
 
 
 def assert_equal(spec: str, acks: np.ndarray, **options: Any) -> np.ndarray:
-    """Compare the C and the twin; return the states."""
     sender = sender_of(spec)
     return equal_states(EverDelayTwin(sender, **options).run(acks), export_ever_delay(sender, name="host", **options), acks)
 

@@ -134,15 +134,12 @@ def test_no_source_leaves_its_comment(source: str) -> None:
 WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
 
 
-def test_coefficients_that_are_too_wide_are_refused_in_one_line(tmp_path, refused):
+def test_coefficients_that_just_fit_are_exact_and_wider_ones_refused_in_one_line(tmp_path, refused) -> None:
+    """28 bits are taken with 12 bits after the point; one more is refused."""
     (tmp_path / "wide.json").write_text(to_json(Program("wide", Leaf(WIDE))), encoding="utf-8")
     arguments = ["export", str(tmp_path / "wide.json"), "-o", str(tmp_path / "wide.c")]
     refused(arguments, "wide: coefficients need 31 bits over their common denominator; at most 28")
     assert not (tmp_path / "wide.c").exists()
-
-
-def test_coefficients_that_just_fit_are_exact() -> None:
-    """28 bits are taken with 12 bits after the point; one more is refused."""
     just = Program("just", Leaf(expression(C_L=str(2**28 - 1))))
     assert export_constants(just).fraction_bits == 12 and export_constants(shipped_program("cc_qdel")).fraction_bits == 24
     assert whole_terms(expression(C_L="3/4", C_U="-1/6")) == ((("C_L", 9), ("C_U", -2)), 12)
@@ -259,7 +256,6 @@ def batches(jitter_s: float) -> dict[str, Any]:
 
 
 def assert_equal(program: Program, acks: np.ndarray, **options: Any) -> np.ndarray:
-    """Compare the C and the twin; return the states."""
     return equal_states(Twin(program, **options).run(acks), export_bpf(program, name="host", **options), acks)
 
 

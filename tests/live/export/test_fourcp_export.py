@@ -29,7 +29,6 @@ def sender_of(spec: str) -> ClassicSender:
 
 
 def assert_equal(spec: str, acks: np.ndarray) -> np.ndarray:
-    """Compare the C and the twin; return the states."""
     sender = sender_of(spec)
     return equal_states(FourcpTwin(sender).run(acks), export_fourcp(sender, name="host"), acks)
 

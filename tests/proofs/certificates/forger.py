@@ -35,7 +35,6 @@ def read(data: Data) -> Certificate:
 
 
 def forged(data: Data, change: Change) -> Data:
-    """Return a certificate with a change, and with all else told anew."""
     data = copy.deepcopy(data)
     change(data)
     return retold(data)
@@ -71,6 +70,5 @@ def lemma_of(data: Data, name: str) -> Data:
 
 
 def asserted(data: Data, lemma: str, body: str) -> None:
-    """Assert one thing more in a query."""
     query = query_of(data, lemma)
     query["smtlib"] = query["smtlib"].replace("(check-sat)", f"(assert {body})\n(check-sat)")

@@ -45,8 +45,6 @@ def retold(data: Data) -> Data:
 
 
 def shift(path: str, by: str) -> Callable[[Data], None]:
-    """Return a change that adds to the number at a path such as ``tables.high.3``."""
-
     def change(data: Data) -> None:
         *outer, last = path.split(".")
         at: Any = data

@@ -34,7 +34,6 @@ class Forgery(NamedTuple):
     late: bool = False
 
     def on(self, genuine: Data) -> Data:
-        """Return the forged certificate."""
         data = copy.deepcopy(genuine)
         self.change(data)
         assert data != genuine, self.name

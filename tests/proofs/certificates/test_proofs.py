@@ -41,11 +41,8 @@ def test_only_a_complete_and_accepted_proof_counts(said, code, answer, tmp_path)
     assert proof.startswith('(reference "query.smt2")') and "declare-const" not in proof and "(step " in proof
 
 
-def test_a_query_with_a_model_has_no_proof(tmp_path) -> None:
+def test_a_query_with_a_model_or_without_an_answer_in_time_has_no_proof(tmp_path) -> None:
     assert checker(tmp_path, "correct").decide(SOME, 20.0) == "sat" and not (tmp_path / "given").exists()
-
-
-def test_what_no_solver_decides_in_time_is_unknown(tmp_path) -> None:
     assert checker(tmp_path, "correct").decide("(set-logic QF_LRA)\n(assert (= y 1.0))\n(check-sat)\n", 20.0) == "unknown"
 
 

@@ -396,13 +396,10 @@ def test_constants_are_handed_on_and_answers_kept(tmp_path: Path, monkeypatch: p
     assert suites.lemma_suites(query, [QDEL], 1, 300.0) == told
 
 
-def test_a_used_up_budget_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lemmas_do_not_always_apply_and_a_used_up_budget_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "infinite or a large buffer" in suites.lemma_suites(load_query("g5_small"), [QDEL], 1, 1.0)["reason"]
+    assert suites.why_not(load_query("g1_t5")) is None and suites.why_not(load_query("g7_large")) is None
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
     told = suites.lemma_suites(load_query("g1_t5"), [QDEL], 1, 1e-9)["solutions"]["drains"]
     assert [row["verdict"] for row in told["lemmas"]] == ["unknown"]
     assert told["summary"] == "in 7 samples: nothing proved; not proved: F.1"
-
-
-def test_where_the_lemmas_do_not_apply() -> None:
-    assert "infinite or a large buffer" in suites.lemma_suites(load_query("g5_small"), [QDEL], 1, 1.0)["reason"]
-    assert suites.why_not(load_query("g1_t5")) is None and suites.why_not(load_query("g7_large")) is None

@@ -29,5 +29,4 @@ SMALL: dict[str, Any] = {
 
 
 def small(**changes: Any) -> LeagueConfig:
-    """Return the small league with some settings changed."""
     return validate(LeagueConfig, {**SMALL, **changes}, "small.yaml")

@@ -13,27 +13,18 @@ def one_scene(matrix: list[list[float]], nominal: list[float] | None = None, sha
     return Payoffs(np.array(nominal or [0.0] * len(matrix))[:, None], attacked, share)
 
 
-def test_rock_paper_scissors_is_mixed_evenly() -> None:
+def test_equilibria_by_hand() -> None:
+    """Without saddle point: (ad - bc) / (a + d - b - c) (J. von Neumann, O. Morgenstern 1944, section 18)."""
     found = equilibrium(one_scene([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]))
     np.testing.assert_allclose(found.senders, 1 / 3, atol=1e-9)
     np.testing.assert_allclose(found.networks[:, 0], 1 / 3, atol=1e-9)
     assert found.value == pytest.approx(0.0, abs=1e-9)
-
-
-def test_two_by_two_without_saddle_point() -> None:
-    """Value (ad - bc) / (a + d - b - c) (J. von Neumann, O. Morgenstern 1944, section 18)."""
     found = equilibrium(one_scene([[0.9, 0.4], [0.5, 0.8]]))
     assert found.value == pytest.approx(0.5 * (0.9 * 0.8 - 0.4 * 0.5) / (0.9 + 0.8 - 0.4 - 0.5))
     assert found.senders[0] == pytest.approx(0.375)
-
-
-def test_a_nominal_score_outweighs_an_attack() -> None:
     found = equilibrium(one_scene([[0.9, 0.9], [0.6, 0.6]], nominal=[0.2, 0.9], share=0.5))
     np.testing.assert_allclose(found.senders, [0.0, 1.0], atol=1e-9)
     assert found.value == pytest.approx(0.75)
-
-
-def test_the_network_mixes_in_each_scene() -> None:
     attacked = np.array([[[0.2, 0.9], [0.8, 0.3]], [[0.2, 0.9], [0.8, 0.3]]])  # network 0 is worse in scene 0 only
     found = equilibrium(Payoffs(np.zeros((2, 1)), attacked, 0.5))
     np.testing.assert_allclose(found.networks, [[1.0, 0.0], [0.0, 1.0]], atol=1e-9)

@@ -77,9 +77,13 @@ def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path
     assert data["rounds"][:2] == record(played)["rounds"] and len(data["rounds"]) == 3
 
 
-def test_a_league_of_another_config_is_refused(played: Path) -> None:
+def test_a_league_of_another_config_or_of_more_rounds_is_not_replaced(played: Path) -> None:
     with pytest.raises(InputError, match=r"league of other settings \(config\.share is 0\.5, not 0\.25\); choose another --out"):
         league(small(share=0.25), played)
+    before = (played / "league.json").read_bytes()
+    with pytest.raises(InputError, match=r"rounds is 1, but .* holds 2 already; --fresh discards them"):
+        league(small(rounds=1), played)
+    assert (played / "league.json").read_bytes() == before
 
 
 OLDER = "0" * 64
@@ -212,13 +216,6 @@ def test_what_a_kill_in_the_first_moment_leaves_is_played(left: tuple[str, ...],
     rounds = 2 if "league.json" in left else 1  # the others are played from nothing: as the first round, so the second
     league(small(rounds=rounds), folder)
     assert record(folder)["status"] == "finished" and record(folder)["rounds"] == record(played)["rounds"][:rounds]
-
-
-def test_fewer_rounds_do_not_replace_the_record_of_more(played: Path) -> None:
-    before = (played / "league.json").read_bytes()
-    with pytest.raises(InputError, match=r"rounds is 1, but .* holds 2 already; --fresh discards them"):
-        league(small(rounds=1), played)
-    assert (played / "league.json").read_bytes() == before
 
 
 def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:

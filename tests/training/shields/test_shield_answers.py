@@ -153,7 +153,6 @@ def test_a_changed_counterexample_is_no_obstacle(refuted, tmp_path):
 
 
 def test_the_widest_shield_avoids_every_obstacle():
-    """Against all shields, one by one."""
     rng = np.random.default_rng(1)
     ways = directions(QDEL)
     most = tuple(min(way.most, 2) for way in ways)

@@ -112,15 +112,12 @@ def test_a_folder_without_a_result_has_no_report(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-def test_the_picture_of_the_page_is_that_of_the_shipped_shield(tmp_path, refused):
+def test_the_pictures_of_the_page_are_those_of_the_shipped_shield_and_of_the_record(tmp_path, refused):
     out = tmp_path / "i.svg"
     assert main(["show", "learned_shield_u80", "-o", str(out)]) == 0
     page = Path(__file__).parents[3] / "docs" / "images" / "shield-interval.svg"
     assert out.read_bytes() == page.read_bytes(), "stale: ccenv show learned_shield_u80 makes it"
     refused(["show", "cc_qdel", "-o", str(tmp_path / "i.txt")], "ends in '.txt'")
-
-
-def test_the_frontier_of_the_page_is_that_of_the_record():
     docs = Path(__file__).parents[3] / "docs"
     data = read_data(docs / "data" / "shields.json")
     assert frontier_picture(data) == (docs / "images" / "shield-frontier.svg").read_bytes()
