@@ -207,10 +207,6 @@ def _suites() -> list[Item]:
     return _files("suites", SUITES) + [Item(name, "suites", text, (), text.__str__) for name, text in others.items()]
 
 
-def _models() -> list[Item]:
-    return [Item(m.name, "models", m.source, (), partial(_model_text, m)) for m in MODELS.values()]
-
-
 def _model_text(model: Model) -> str:
     moves = [
         (model.hoards_tokens, "waste: how many spare tokens to throw away; the others are kept, for at most D"),
@@ -247,10 +243,6 @@ def _registered_items(kind: str, registry: Registry, text: Callable[[Entry], str
     return [Item(e.name, kind, e.summary, e.tags, partial(text, e)) for e in registry]
 
 
-def _agents() -> list[Item]:
-    return _registered_items("agents", AGENTS, _agent_text)
-
-
 def _agent_text(entry: Entry) -> str:
     from ccenv.agents.programs import pseudo_code
     from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
@@ -285,10 +277,6 @@ def _environment_text(entry: Entry) -> str:
     from ccenv.envs import ENVIRONMENTS
 
     return inspect.getdoc(ENVIRONMENTS.load(entry.name)) or entry.summary
-
-
-def _configs() -> list[Item]:
-    return [item for kind, package in CONFIGS.items() for item in _files("configs", package, f"{kind}/")]
 
 
 def _files(kind: str, package: str, prefix: str = "") -> list[Item]:
@@ -424,12 +412,12 @@ def plugin_table() -> None:
 
 KINDS: dict[str, Callable[[], list[Item]]] = {
     "envs": _envs,
-    "models": _models,
-    "agents": _agents,
+    "models": lambda: [Item(m.name, "models", m.source, (), partial(_model_text, m)) for m in MODELS.values()],
+    "agents": partial(_registered_items, "agents", AGENTS, _agent_text),
     "adversaries": _adversaries,
     "metrics": _metrics,
     "suites": _suites,
-    "configs": _configs,
+    "configs": lambda: [item for kind, package in CONFIGS.items() for item in _files("configs", package, f"{kind}/")],
     "scenarios": partial(_files, "scenarios", CONFIGS["sim"]),
     "paths": _paths,
     "traces": _traces,

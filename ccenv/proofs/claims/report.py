@@ -64,7 +64,8 @@ def find_past(query: Query, result: Result) -> Reach:
     """
     if result.view is None:
         raise CcenvError(f"{query.name}: no counterexample whose past could be looked for")
-    steps = _choose_past_steps(result.view)
+    # long enough to send the bytes in flight at sample 0 at twice the link's rate
+    steps = min(LONGEST_PAST, LONGEST_TRACE, REACH_STEPS + int(result.view.inflight(0)))
     longer = replace(query, setting=with_past(query.setting, steps))
     encoding = longer.encoding()
     violation = longer.claim.violation(encoding.view)
@@ -87,11 +88,6 @@ def find_past(query: Query, result: Result) -> Reach:
 def with_past(setting: Setting, steps: int) -> Setting:
     """Return a setting whose past begins so many steps before the trace, on an empty path."""
     return replace(setting, delay_rule="sound", past_steps=steps, past_start="empty")
-
-
-def _choose_past_steps(view: View) -> int:
-    """Return a past long enough to send the bytes in flight at sample 0 at twice the link's rate."""
-    return min(LONGEST_PAST, LONGEST_TRACE, REACH_STEPS + int(view.inflight(0)))
 
 
 def _fix_trace(encoding: Encoding, values: dict[str, Any]) -> Iterator[Formula]:

@@ -208,53 +208,6 @@ UNPACED = Fraction(100)
 """Rate of a sender that does not pace, in C: far above what a window of a few BDP can use in a step."""
 
 
-@dataclass(frozen=True)
-class Aimd(WindowSender):
-    """AIMD (Reno without slow start): plus one MSS per Rm, halved once per lossy round, as in CCAC ("increase irrespective")."""
-
-    name: str = "aimd"
-
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare also the sequence number whose delivery ends a recovery."""
-        super().declare(view, make)
-        view.extra["recover"] = make.series("recover", view.setting.samples)
-
-    def step(self, view: View, t: int) -> Iterator[Formula]:
-        """One MSS after a time-out; halve on a loss that became known unless still recovering; else add one MSS."""
-        cwnd, recover = window_of(view), view.extra["recover"]
-        restarts = timed_out(view, t)
-        halves = all_of([loss_found(view, t), recover[t - 1] <= view.S[t - 1]])
-        yield view.rate[t] == UNPACED
-        yield cwnd[t] == choose(restarts, view.alpha, choose(halves, cwnd[t - 1] / 2, cwnd[t - 1] + view.alpha))
-        yield recover[t] == choose(any_of([restarts, halves]), view.E[t - 1], recover[t - 1])
-        if t == 1:
-            yield recover[0] == view.S[0]
-
-    def start(self, run: Run) -> dict[str, Any]:
-        """Not in recovery at sample 0."""
-        return {"recover": run.S[0]}
-
-    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
-        if losses.timed_out:
-            return run.alpha, UNPACED, {"recover": run.E[t - 1]}
-        if losses.new and state["recover"] <= run.S[t - 1]:
-            return state["cwnd"] / 2, UNPACED, {"recover": run.E[t - 1]}
-        return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
-
-
-def echo(view: View, t: int) -> Formula:
-    """Return whether a byte delivered in (t-1, t] was marked."""
-    if t == 0:
-        return view.echo_before
-    seen: list[Formula] = []
-    for x in range(t, -len(view.marked_before) - 1, -1):
-        # The step of the first known marks stands for all before it.
-        before = view.enqueued(x - 1) if x > -len(view.marked_before) else None
-        later = [] if before is None else [before < view.enqueued(x), before < view.S[t]]
-        seen.append(all_of([view.step_marked(x), view.S[t - 1] < view.enqueued(x), *later]))
-    return all_of([view.S[t - 1] < view.S[t], any_of(seen)])
-
-
 class _ReducesOnce(WindowSender):
     """Cuts its window once per round trip: not again before what was sent until the cut is delivered."""
 
@@ -277,6 +230,41 @@ class _ReducesOnce(WindowSender):
     def start(self, run: Run) -> dict[str, Any]:
         """Not reducing at sample 0."""
         return {"recover": run.S[0]}
+
+
+@dataclass(frozen=True)
+class Aimd(_ReducesOnce):
+    """AIMD (Reno without slow start): plus one MSS per Rm, halved once per lossy round, as in CCAC ("increase irrespective")."""
+
+    name: str = "aimd"
+
+    def step(self, view: View, t: int) -> Iterator[Formula]:
+        """One MSS after a time-out; halve on a loss that became known unless still recovering; else add one MSS."""
+        cwnd, restarts = window_of(view), timed_out(view, t)
+        halves = all_of([loss_found(view, t), self._is_over(view, t)])
+        yield view.rate[t] == UNPACED
+        yield cwnd[t] == choose(restarts, view.alpha, choose(halves, cwnd[t - 1] / 2, cwnd[t - 1] + view.alpha))
+        yield from self._reduce(view, t, any_of([restarts, halves]))
+
+    def play(self, run: Run, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
+        if losses.timed_out:
+            return run.alpha, UNPACED, {"recover": run.E[t - 1]}
+        if losses.new and state["recover"] <= run.S[t - 1]:
+            return state["cwnd"] / 2, UNPACED, {"recover": run.E[t - 1]}
+        return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
+
+
+def echo(view: View, t: int) -> Formula:
+    """Return whether a byte delivered in (t-1, t] was marked."""
+    if t == 0:
+        return view.echo_before
+    seen: list[Formula] = []
+    for x in range(t, -len(view.marked_before) - 1, -1):
+        # The step of the first known marks stands for all before it.
+        before = view.enqueued(x - 1) if x > -len(view.marked_before) else None
+        later = [] if before is None else [before < view.enqueued(x), before < view.S[t]]
+        seen.append(all_of([view.step_marked(x), view.S[t - 1] < view.enqueued(x), *later]))
+    return all_of([view.S[t - 1] < view.S[t], any_of(seen)])
 
 
 @dataclass(frozen=True)

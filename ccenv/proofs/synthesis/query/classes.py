@@ -276,18 +276,12 @@ CONDITION_FIELDS = RATE_FIELDS | {"C_U": "C_U", "qdel_L": "qdel", "Rm": "Rm"}
 """Inputs of conditions -> fields of CONDITION."""
 
 
-def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    out = np.zeros(len(conditions), dtype=CONDITION)
-    for row, terms in zip(out, conditions, strict=True):
+def records(expressions: list[tuple[tuple[str, Fraction], ...]], dtype: np.dtype) -> np.ndarray:
+    """Return a record of CONDITION or RATE for each expression."""
+    out = np.zeros(len(expressions), dtype=dtype)
+    for row, terms in zip(out, expressions, strict=True):
         for name, value in terms:
             row[CONDITION_FIELDS[name]] = twice(value)
-        row["timed"] = any(name in ("qdel_L", "Rm") for name, _ in terms)
-    return out
-
-
-def rate_records(rates: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    out = np.zeros(len(rates), dtype=RATE)
-    for row, terms in zip(out, rates, strict=True):
-        for name, value in terms:
-            row[RATE_FIELDS[name]] = twice(value)
+        if dtype is CONDITION:
+            row["timed"] = any(name in ("qdel_L", "Rm") for name, _ in terms)
     return out

@@ -112,7 +112,9 @@ class Space:
 
     def program(self, candidate: Candidate, name: str, source: str = "") -> Program:
         """Return a candidate as a belief program; conditions that are always false or true are resolved."""
-        leaves: list[Rule] = [Leaf(_make_rate(self.rates[index])) for index in candidate.rates]
+        # A rate of 0 is sent as MSS/Rm (line 7 of Listing 1).
+        nothing: Terms = (("MSS/Rm", Fraction(1)),)
+        leaves: list[Rule] = [Leaf(Expression(self.rates[index] or nothing)) for index in candidate.rates]
         branch = [self._make_branch(index) for index in candidate.conditions]
         shape = SHAPES[self.template.rates]
         if shape == "one":
@@ -242,8 +244,3 @@ def _rate_key(terms: Terms) -> object:
         if largest <= 1:
             return "MSS/Rm"
     return terms
-
-
-def _make_rate(terms: Terms) -> Expression:
-    # A rate of 0 is sent as MSS/Rm (line 7 of Listing 1).
-    return Expression(terms or (("MSS/Rm", Fraction(1)),))

@@ -31,8 +31,7 @@ from ccenv.proofs.synthesis.query.classes import (
     MOST_BITS,
     RATE,
     TRACE,
-    condition_records,
-    rate_records,
+    records,
 )
 from ccenv.proofs.synthesis.query.query import Query
 from ccenv.proofs.synthesis.query.template import ALWAYS, NEVER, Candidate, Space, Terms, critical
@@ -44,8 +43,8 @@ _CHUNK = 2048
 
 def class_records(space: Space) -> tuple[np.ndarray, np.ndarray]:
     """Return one CONDITION record per class of conditions, and one RATE record per class of rates."""
-    conditions = condition_records([space.conditions[i] for i in space.condition_of])
-    return conditions, rate_records([space.rates[i] for i in space.rate_of])
+    conditions = records([space.conditions[i] for i in space.condition_of], CONDITION)
+    return conditions, records([space.rates[i] for i in space.rate_of], RATE)
 
 
 def raw_rows(space: Space, rows: np.ndarray) -> np.ndarray:
@@ -192,7 +191,8 @@ class Family:
                 for then, otherwise in product(*(reversed(sides) if swapped else sides)):
                     yield (first, then[0], otherwise[0], *then[1:], *otherwise[1:])
         if row[0] == 0 and (row[1], row[3], row[4]) == (row[2], row[5], row[6]):
-            anything = self._all_pair_keys()
+            rates = {critical(terms) for terms in self.space.rates}
+            anything = set(product({critical(terms) for terms in self.space.conditions}, rates, rates))
             for condition_class, (then, otherwise) in ((ALWAYS, (sides[0], anything)), (NEVER, (anything, sides[0]))):
                 for first, one, two in product(self._condition_keys(condition_class, False), then, otherwise):
                     yield (first, one[0], two[0], *one[1:], *two[1:])
@@ -208,11 +208,6 @@ class Family:
             out |= set(product(self._condition_keys(ALWAYS, False), rate_keys, anything))
             out |= set(product(self._condition_keys(NEVER, False), anything, rate_keys))
         return out
-
-    def _all_pair_keys(self) -> set[tuple[Terms, ...]]:
-        conditions = {critical(terms) for terms in self.space.conditions}
-        rates = {critical(terms) for terms in self.space.rates}
-        return set(product(conditions, rates, rates))
 
     def _condition_keys(self, condition_class: int, flipped: bool) -> set[Terms]:
         if (condition_class, flipped) not in self._keys:

@@ -15,15 +15,16 @@ import numpy as np
 
 from ccenv.proofs.formulas.setting import Setting
 from ccenv.proofs.synthesis.query.classes import (
+    CONDITION,
     GOAL,
     GRAIN,
     LINK,
     MOST_SAMPLES,
     PAST,
+    RATE,
     SHARES,
     TRACE,
-    condition_records,
-    rate_records,
+    records,
     windows_code,
 )
 from ccenv.proofs.synthesis.query.objectives import Objectives, mislead
@@ -204,11 +205,11 @@ class Simulator:
 
     @cached_property
     def conditions(self) -> np.ndarray:
-        return condition_records(self.space.conditions)
+        return records(self.space.conditions, CONDITION)
 
     @cached_property
     def rates(self) -> np.ndarray:
-        return rate_records(self.space.rates)
+        return records(self.space.rates, RATE)
 
     @property
     def probes(self) -> bool:
