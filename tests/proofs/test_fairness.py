@@ -23,6 +23,7 @@ from ccenv.network.adversary import load_moves
 from ccenv.network.path import make_path
 from ccenv.proofs.certificates.fairness.check import check_fair
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
+from ccenv.proofs.solver.solvers import Store
 from ccenv.proofs.theorems.fairness.applied import coverage
 from ccenv.proofs.theorems.fairness.design import design_of, find, search_design
 from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
@@ -40,20 +41,16 @@ def test_shipped_designs_have_certificates():
     assert set(SHIPPED) == set(shipped_fair())
 
 
-def test_a_proof_and_its_check(tmp_path):
+def test_a_proof_its_check_and_the_command_that_finds_its_answers(answer, tmp_path, monkeypatch):
     pytest.importorskip("z3")
-    told = prove(SHIPPED[FAST], tmp_path, name=FAST)
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
+    told = prove(SHIPPED[FAST], tmp_path, name=FAST, store=Store())
     assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
     assert told["ratio"] <= 1.4 and told["utilisation"] == 0.5
     certificate = read_fair(tmp_path / f"{FAST}.fairness.json")
     assert check_fair(certificate).verdict == "confirmed" and told["queries"] == len(certificate.queries)
     for place in range(1, 7):
         assert f"({place})" in told["sentence"]
-
-
-def test_the_command(answer, tmp_path, monkeypatch):
-    pytest.importorskip("z3")
-    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     given = [f"--set={name}={value}" for name, value in SHIPPED[FAST].items()]
     told = answer(["verify", "theorem", "ever_delay", "--flows", "any", *given, "--json", "--out", str(tmp_path)])
     assert told["verdict"] == "verified" and main(["certificate", "check", told["certificate"], "--json"]) == 0
