@@ -55,19 +55,16 @@ def test_a_second_process_is_told_who_holds_the_folder_and_a_killed_holder_lets_
     assert not is_empty(folder)
 
 
-def test_a_folder_that_cannot_be_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(CcenvError, match="cannot be made"), locked(tmp_path / "file" / "run", "training run"):
-        pass
-
-
-def test_a_written_file_has_the_rights_asked_for(tmp_path: Path) -> None:
+def test_a_written_file_has_the_rights_asked_for_and_a_folder_that_cannot_be_is_one_error(tmp_path: Path) -> None:
     write_atomic(tmp_path / "secret", b"x", mode=0o600)
     write_atomic(tmp_path / "public", b"x")
     before = os.umask(0)
     os.umask(before)
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "public").stat().st_mode & 0o777 == 0o666 & ~before
+    (tmp_path / "file").touch()
+    with pytest.raises(CcenvError, match="cannot be made"), locked(tmp_path / "file" / "run", "training run"):
+        pass
 
 
 WRITE = """

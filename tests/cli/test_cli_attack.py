@@ -206,14 +206,11 @@ def test_a_damaged_part_of_an_attack_is_named(capsys, tmp_path, damage, arena):
     assert attack(capsys, *quick, "--fresh", arena=arena)[0] == 0
 
 
-def test_a_second_attack_in_the_folder_waits_for_nobody(capsys, tmp_path):
+def test_a_folder_is_of_one_attack_at_a_time_and_fresh_discards_that_alone(capsys, tmp_path):
     with locked(tmp_path / "attack", "attack"):
         code, _, err = attack(capsys, "copa", "--out", str(tmp_path / "attack"))
     assert code == 2 and "another attack is at work here" in err
-
-
-def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
-    out = tmp_path / "attack"
+    out = tmp_path / "other"
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0

@@ -296,14 +296,11 @@ def refuse(number: int) -> Any:
     return call
 
 
-def test_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_and_user_namespaces_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spaces, "_open_tun_ends", refuse(errno.EACCES))
     monkeypatch.setattr(spaces, "_open_packet_ends", refuse(errno.EPERM))
     with pytest.raises(Refused, match=r"^/dev/net/tun .*Permission denied.*AF_PACKET.*Operation not permitted\); run as root"):
         worker._run(REQUEST, "root")
-
-
-def test_no_user_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "end_with_parent", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(spaces, "become_root_inside", refuse(errno.EPERM))

@@ -93,13 +93,10 @@ def test_cart_finds_a_tree_that_is_there() -> None:
     assert isinstance(program.rule, Branch) and program.rule.condition == expected
 
 
-def test_cart_grows_no_split_that_gains_nothing() -> None:
+def test_cart_grows_no_split_that_gains_nothing_and_leaves_are_fitted_with_guards_kept() -> None:
     features = np.random.default_rng(1).uniform(1, 5, (500, len(GUARDS)))
     template, numbers = grow(Samples(features, np.full(500, 1.5)), 3)
     assert isinstance(template, Slot) and numbers == pytest.approx([1.5, 0.0], abs=1e-6)
-
-
-def test_leaves_are_fitted_and_guards_kept() -> None:
     shell, start = safety_shell(1)
     rng = np.random.default_rng(2)
     features = np.stack([rng.uniform(1, 5, 2000), np.zeros(2000), np.full(2000, 0.1), np.ones(2000), np.zeros(2000)], axis=1)

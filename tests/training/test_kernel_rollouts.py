@@ -165,17 +165,14 @@ def test_noise_is_keyed_by_the_seed_alone():
     assert abs(numbers.mean()) < 0.02 and abs(numbers.std() - 1.0) < 0.02 and len(np.unique(numbers)) == len(numbers)
 
 
-def test_a_callback_may_end_the_training():
-    _, seen, went_on = collect(build("sender"), KernelPPO.collect_rollouts, stop_at=4)
-    assert not went_on and len(seen.rewards) == 4
-
-
-def test_learning_goes_on_over_several_rollouts():
+def test_learning_goes_on_over_several_rollouts_unless_a_callback_ends_it():
     model = build("sender_discrete")
     before = {name: value.clone() for name, value in model.policy.state_dict().items()}
     model.learn(3 * N_STEPS * model.env.num_envs)
     assert model.num_timesteps == 3 * N_STEPS * model.env.num_envs
     assert any((value != before[name]).any() for name, value in model.policy.state_dict().items())
+    _, seen, went_on = collect(build("sender"), KernelPPO.collect_rollouts, stop_at=4)
+    assert not went_on and len(seen.rewards) == 4
 
 
 UPDATES = {

@@ -225,18 +225,15 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     assert isinstance(make_sender(str(tmp_path)), PolicySender)
 
 
-def test_a_run_of_another_config_and_a_damaged_record_are_refused(finished, tmp_path):
+def test_a_run_of_another_config_and_a_damaged_record_are_refused_and_restart_discards_the_earlier_run(finished, tmp_path):
     with pytest.raises(InputError, match="another config"):
         train(small("ppo.gamma=0.5"), finished[0])
     with pytest.raises(InputError, match="not a record"):
         (tmp_path / "run.json").write_text("{}")
         read_record(tmp_path)
-
-
-def test_restart_discards_the_earlier_run(finished, tmp_path):
-    train(small("total_steps=256", "ppo.gamma=0.5"), tmp_path)
-    result = train(small(), tmp_path, restart=True)
-    assert result.resumed_from_steps == 0 and same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+    train(small("total_steps=256", "ppo.gamma=0.5"), tmp_path / "run")
+    result = train(small(), tmp_path / "run", restart=True)
+    assert result.resumed_from_steps == 0 and same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path / "run")))
 
 
 def test_damaged_checkpoints_are_refused(finished, tmp_path):

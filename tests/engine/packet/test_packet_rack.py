@@ -167,14 +167,11 @@ def test_a_lost_tail_is_probed_after_two_rtts() -> None:
     assert result.flow_log["found_lost_bytes"][-1, 0] == 4 * 1500  # that which the probe repaired is a loss all the same
 
 
-def test_a_lost_tail_is_repaired_sooner_than_by_rto() -> None:
+def test_a_lost_tail_is_repaired_sooner_than_by_rto_and_a_delayed_ack_is_no_loss() -> None:
+    """RFC 8985 s.7.2: with one packet in flight the probe waits for the receiver's timer as well."""
     sack, rack = both(TAIL, buffer_packets=5)
     # one RTT for the first flight, two until the probe, one for it, two for what it shows with a window of two packets
     assert rack["finished_s"] == pytest.approx(6 * 0.04, rel=0.05) and sack["finished_s"] > rack["finished_s"] + 0.1
-
-
-def test_a_delayed_ack_is_no_loss() -> None:
-    """RFC 8985 s.7.2: with one packet in flight the probe waits for the receiver's timer as well."""
     flow = {"sender": "reno", "rtt_ms": 20, "recovery": "rack", "receiver": {"ack_every": 2, "ack_timeout_ms": 100}}
     result = run({**flow, "workload": {"kind": "batches", "size_bytes": 1500, "every_ms": 500}}, buffer_packets=50)
     assert not np.any(result.flow_log["resent_bytes"])
