@@ -32,7 +32,7 @@ from ccenv.live.emulator.build import (
 from ccenv.live.emulator.layout import FIRST_SINK_PORT, GIVEN
 from ccenv.live.emulator.loop import run_until, serve
 from ccenv.live.programs import LiveSender, Recording, compile_programs, make_senders
-from ccenv.live.requirements import ONE_THREAD, Refused, require_live
+from ccenv.live.requirements import Refused, require_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 from ccenv.live.system.loader import Program, Refusal, count_time
@@ -48,6 +48,8 @@ _BOOT = (
     "os.getppid() == int(sys.argv[2]) or os._exit(1)\n"
     "runpy.run_module('ccenv.live.worker', run_name='__main__')\n"
 )
+# One thread until the worker is in its namespaces: a multi-threaded process cannot make a user namespace.
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run_live(
@@ -125,7 +127,7 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
     command = [sys.executable, "-c", _BOOT, str(answer), str(os.getpid())]
     try:
         worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **ONE_THREAD}
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **_ONE_THREAD}
         )
         try:
             _, stderr = worker.communicate(json.dumps(request).encode() + b"\n")

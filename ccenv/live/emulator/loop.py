@@ -133,7 +133,7 @@ LONGEST_WAIT_S = 0.1
 # Places in TCP_INFO, in units of four bytes.
 INFO_RTT, INFO_CWND, INFO_RETRANSMITTED = 17, 20, 25
 INFO_UNACKED, INFO_SACKED, INFO_LOST, INFO_RESENT = 6, 7, 8, 9
-INFO_PACING, INFO_TIMEOUTS = 26, 60
+INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
 
 
 @kernel(_nrt=False)
@@ -296,18 +296,22 @@ def read_devices(m, now_s):
     if run.virtual == STAMPED:
         read_guest(m)
         return
-    for end in range(2):
-        for _ in range(BURST):
-            if run.n_free == 0:
-                run.overruns += 1
-                break
-            slot, length = read_packet(m, run.near_fd if end == 0 else run.far_fd)
-            if length <= 0:
-                break
-            if end == 0:
-                take_forward(m, slot, length, now_s)
-            else:
-                take_back(m, slot, length, now_s)
+    for _ in range(BURST):
+        if run.n_free == 0:
+            run.overruns += 1
+            break
+        slot, length = read_packet(m, run.near_fd)
+        if length <= 0:
+            break
+        take_forward(m, slot, length, now_s)
+    for _ in range(BURST):
+        if run.n_free == 0:
+            run.overruns += 1
+            break
+        slot, length = read_packet(m, run.far_fd)
+        if length <= 0:
+            break
+        take_back(m, slot, length, now_s)
 
 
 @kernel(_nrt=False)
