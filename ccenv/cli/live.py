@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,7 @@ from ccenv.cli.options import JsonOption, SettingsOption, argument, out_option, 
 from ccenv.cli.output import about_run, print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
-    from ccenv.live import LiveResult, LiveScenario
+    from ccenv.live import LiveResult
 
 EXIT_NOT_VALID = 1
 DOCS = "Run again or see docs/live.md"
@@ -69,7 +71,6 @@ def run(
     from ccenv.live.comparison import plot_beside, simulate_live
     from ccenv.live.kernel_records import control_scenarios
     from ccenv.live.scenario import kernel_cca
-    from ccenv.live.virtual.run import run_virtual
 
     held, tested = settings("live run", set_), load_live_scenario(scenario)
     changed = {name: held[name] for name in ("seed", "duration_s") if held[name] is not None}
@@ -81,10 +82,13 @@ def run(
     if plot is not None:
         require_picture(plot)
 
-    def play(one: LiveScenario) -> LiveResult:
-        if not virtual:
-            return valid_run(one, held["tries"])
-        return run_virtual(one, cpu_s=held["cpu_s"], wall_s=held["wall_s"], kernel=held["kernel"])
+    entry: Callable[..., LiveResult] = run_live
+    play = partial(valid_run, tries=held["tries"])
+    if virtual:
+        from ccenv.live.virtual.run import run_virtual
+
+        entry = run_virtual
+        play = partial(run_virtual, cpu_s=held["cpu_s"], wall_s=held["wall_s"], kernel=held["kernel"])
 
     engine = simulate_live(tested) if beside else None
     controls = [(name, play(one).summary()) for name, one in control_scenarios(tested)] if control else []
@@ -102,8 +106,7 @@ def run(
         summary["control"] = [{"run": name, **one} for name, one in controls]
     if json:
         senders = (flow.sender for flow in tested.flows if kernel_cca(flow.sender) is None)
-        about = about_run(result.scenario, senders, run_virtual if virtual else run_live)
-        print_json(summary | {"settings": held} | about)
+        print_json(summary | {"settings": held} | about_run(result.scenario, senders, entry))
     else:
         _print(result, summary)
     return exit_code(summary["why_not_valid"])

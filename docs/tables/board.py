@@ -58,8 +58,10 @@ def read_cells(suite: str) -> Cells:
     rows, files = _read_board()
     found: Cells = {}
     for row in rows:
-        content = parse_json(row["content"], "a record") if row["kind"] == "evaluation" else None
-        if content is not None and content["manifest"]["suite"]["name"] == suite:
+        if row["kind"] != "evaluation":
+            continue
+        content = parse_json(row["content"], "a record")
+        if content["manifest"]["suite"]["name"] == suite:
             lines = files[content["files"]["cells.jsonl"]].decode().splitlines()
             newest: Cells = defaultdict(list)
             for cell in (parse_json(line, "a cell") for line in lines):

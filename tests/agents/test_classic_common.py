@@ -14,23 +14,23 @@ from ccenv.base.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
-KINDS = tuple(DTYPES)
 
 
 @pytest.mark.parametrize("name", CLASSIC)
 def test_compiled_equals_plain_python(name):
     sender = make_sender(name)
-    init, *fast = compiled(sender)
+    init, *callbacks = compiled(sender)
+    fast = dict(zip(DTYPES, callbacks, strict=True))
     python = plain_sender(sender)
-    slow = python.on_ack, python.on_loss, python.on_tick
+    slow = {"ack": python.on_ack, "loss": python.on_loss, "tick": python.on_tick}
     for seed in range(6):
         one, other, signals = fresh_state(sender), Plain(fresh_state(sender)), random_records(seed, 400)
         found, expected = [], []
         init(one)
         python.init(other)
         for kind, record, plain in signals:
-            fast[KINDS.index(kind)](one, record)
-            slow[KINDS.index(kind)](other, plain)
+            fast[kind](one, record)
+            slow[kind](other, plain)
             found.append(one.tolist())
             expected.append(other.tolist())
         equal = np.isclose(found, expected, rtol=1e-12, atol=0, equal_nan=True).all(axis=1)
@@ -40,12 +40,13 @@ def test_compiled_equals_plain_python(name):
 @pytest.mark.parametrize("name", CLASSIC)
 def test_state_stays_finite_and_window_positive(name):
     sender = make_sender(name)
-    init, *call = compiled(sender)
+    init, *callbacks = compiled(sender)
+    call = dict(zip(DTYPES, callbacks, strict=True))
     for seed in range(100, 112):
         state, states = fresh_state(sender), []
         init(state)
         for kind, record, _ in random_records(seed, 300):
-            call[KINDS.index(kind)](state, record)
+            call[kind](state, record)
             states.append(state.tolist())
         fields = dict(zip(sender.state.names, np.array(states).T, strict=True))
         assert (fields["cwnd_bytes"] >= 1500.0).all()
@@ -61,12 +62,13 @@ def test_state_does_not_depend_on_mss_unit(name):
     sender = make_sender(name)
     windows = []
     for scale in (1.0, 4.0):
-        init, *call = compiled(sender)
+        init, *callbacks = compiled(sender)
+        call = dict(zip(DTYPES, callbacks, strict=True))
         state = fresh_state(sender, mss_bytes=1500.0 * scale)
         init(state)
         for kind, values in random_signals(np.random.default_rng(5), 300):
             scaled = {k: v * scale if k.endswith(("_bytes", "_Bps")) else v for k, v in values.items()}
-            call[KINDS.index(kind)](state, signal(DTYPES[kind], **scaled))
+            call[kind](state, signal(DTYPES[kind], **scaled))
         windows.append(state.cwnd_bytes / state.mss_bytes)
     if name in {"constant", "ever_delay", "exp_delay", "gcc"}:  # their window never binds
         assert windows[1] == windows[0] / 4.0

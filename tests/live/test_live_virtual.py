@@ -133,12 +133,10 @@ def test_guest_ends_at_its_limit(limit: dict[str, float], told: str) -> None:
 
 
 def test_folders_of_killed_runs_are_removed_by_the_next(tmp_path: Path) -> None:
-    names = {"held": 1000, "young": 0, "killed": 1000, "other": 1000}
-    for name, age_s in names.items():
-        folder = tmp_path / ("other" if name == "other" else f"ccenv-{name}")
-        folder.mkdir()
-        (folder / LOCK).touch()
-        os.utime(folder / LOCK, (time.time() - age_s,) * 2)
+    for name, age_s in {"ccenv-held": 1000, "ccenv-young": 0, "ccenv-killed": 1000, "other": 1000}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LOCK).touch()
+        os.utime(tmp_path / name / LOCK, (time.time() - age_s,) * 2)
     (tmp_path / "ccenv-unlocked").mkdir()
     with locked(tmp_path / "ccenv-held", "run"):
         os.utime(tmp_path / "ccenv-held" / LOCK, (0, 0))

@@ -197,8 +197,9 @@ def run_virtual(
     wall_s = max(LEAST_WALL_S, WALL * cpu_s) if wall_s is None else wall_s
     begin, own = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
-        _remove_abandoned(Path(_find_folder().found))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_find_folder().found, prefix=PREFIX)))
+        parent = _find_folder().found
+        _remove_abandoned(Path(parent))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent, prefix=PREFIX)))
         stack.enter_context(locked(folder, "virtual run"))
         (near, near_guest), (far, far_guest) = stack.enter_context(_pair()), stack.enter_context(_pair())
         (question, question_guest), (answer_guest, answer) = stack.enter_context(_pipe()), stack.enter_context(_pipe())
