@@ -19,7 +19,8 @@ class ReferenceProbes:
     """All that a flow was told at its decisions, and the levels that it drew."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, float]] = []  # smoothed RTT and window of each decision
+        self.told: list[tuple[float, float, float]] = []  # smoothed RTT and window of each decision; the RTT, or 0 in an outage
+        self.arrivals: list[Mapping[str, float]] = []  # all measures of each decision
         self.levels = [0]
         self.means: list[float] = []  # log2 over the smallest RTT then, of each interval with an RTT
         self.least: list[float] = []
@@ -32,7 +33,9 @@ class ReferenceProbes:
         first = not self.told
         risen = m["rtt_samples"] > 0 and m["rtt_min_s"] > 1.25 * m["min_rtt_s"]
         self.risen.append(not first and (risen or m["lost_bytes"] > 0.1 * (m["lost_bytes"] + m["acked_bytes"])))
-        self.told.append((m["srtt_s"], m["cwnd_bytes"]))
+        self.arrivals.append(m)
+        outage = self._outage()
+        self.told.append((m["srtt_s"], m["cwnd_bytes"], 0.0 if outage > 0 else m["srtt_s"]))
         if not first and m["srtt_s"] > 0:
             least, mean = (m[name] / m["min_rtt_s"] if m["min_rtt_s"] > 0 else 0 for name in ("rtt_min_s", "rtt_mean_s"))
             self.least.append(math.log2(least) if least > 0 else 0.0)
@@ -47,20 +50,31 @@ class ReferenceProbes:
         found = {"probe_change": float(self.levels[-1] - self.levels[-2]), "probe_response": response}
         found |= {"roughness": rough, "persistence": persistent}
         found["starting"] = 1.0 if True not in self.risen else 2.0 if True not in self.risen[:-1] else 0.0
+        found["outage_window_bytes"] = outage
         return found | {"floor_log2": self._floor(), "peak_log2": self._peak(), "loss_smoothed": self._loss()}
+
+    def _outage(self) -> float:
+        """Return the window at the first decision of the newest silence that is longer than the smoothed RTT there; 0: none."""
+        lasting = self.arrivals[1:-1] if self.arrivals[-1]["acked_bytes"] > 0 else self.arrivals[1:]
+        silence = [*itertools.takewhile(lambda m: m["acked_bytes"] == 0, reversed(lasting))][::-1]
+        for end, m in enumerate(silence, 1):
+            waited = [*itertools.takewhile(lambda m: m["inflight_bytes"] > 0, reversed(silence[:end]))]
+            if 0 < m["srtt_s"] < sum(each["interval_s"] for each in waited) and 2 * m["mss_bytes"] <= m["cwnd_bytes"] < math.inf:
+                return m["cwnd_bytes"]
+        return 0.0
 
     def _response(self) -> float:
         """Return the response, and keep what it leaves of the newest change."""
         changes = [self.levels[i] - self.levels[i - 1] for i in range(1, len(self.told))]
         moved_rtt, moved_window, weight = 0.0, 0.0, 1.0
         for change, after, before in zip(changes[::-1], self.told[:0:-1], self.told[-2::-1], strict=True):
-            if after[0] > 0 and before[0] > 0:
+            if after[0] > 0 and before[2] > 0:
                 windows = math.log2(after[1] / before[1]) if 0 < after[1] < math.inf and 0 < before[1] < math.inf else 0.0
                 moved_window += weight * change * windows
                 moved_rtt += weight * change * math.log2(after[0] / before[0])
                 weight *= 0.9
         response = moved_rtt / (max(moved_window, 0.0) + 0.28)
-        (rtt, window), (rtt_before, window_before) = self.told[-1], self.told[max(-2, -len(self.told))]
+        (rtt, window, _), (_, window_before, rtt_before) = self.told[-1], self.told[max(-2, -len(self.told))]
         if len(self.told) > 1 and rtt > 0 and rtt_before > 0:
             moved = math.log2(window / window_before) if 0 < window < math.inf and 0 < window_before < math.inf else 0.0
             self.rests.append(math.log2(rtt / rtt_before) - response * moved)

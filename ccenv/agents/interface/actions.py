@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; first doubled per srtt until standing delay or loss rise; paced at 2 windows per srtt, below two "
-        "segments at 1",
+        "interval was lost; a segment in an outage, then the window before; first doubled per srtt until standing delay or loss rise; "
+        "paced at 2 windows per srtt and at least one per smallest RTT, below two segments at 1 per srtt",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -157,6 +157,8 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = m.cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
+    elif number == _CWND_EXP2_EVEN and m.outage_window_bytes > 0.0:
+        cwnd_bytes = m.outage_window_bytes if m.acked_bytes > 0.0 else m.mss_bytes
     elif number == _CWND_EXP2_EVEN:
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:
@@ -186,11 +188,14 @@ def set_by_action(number, first, second, a, m):
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
     cwnd_bytes = min(cwnd_bytes, max(m.cwnd_bytes, MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)))
+    pacing_rtt_s = m.srtt_s
     if number in START_DOUBLES:
         second = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
+        if number == _CWND_EXP2_EVEN and second > 1.0 and m.min_rtt_s > 0.0:  # an outage leaves a smoothed RTT as long as itself
+            pacing_rtt_s = min(pacing_rtt_s, second * m.min_rtt_s)
     else:
         cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
-    return (second * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes
+    return (second * cwnd_bytes / pacing_rtt_s if pacing_rtt_s > 0.0 else np.inf), cwnd_bytes
 
 
 DECAY = 0.9
@@ -219,6 +224,8 @@ PROBE_FIELDS = tuple(
         "loss_smoothed",
         "heard",  # 1 after the first interval with an RTT
         "starting",  # of ``cwnd_exp2_even``
+        "silent_s",  # since something arrived, in whole intervals
+        "outage_window_bytes",
     )
 )
 """Fields that an engine's monitor needs."""
@@ -243,18 +250,22 @@ def follow_probes(monitor, m):
     Args:
         monitor: a struct with ``decisions``, those before this one, and PROBE_FIELDS.
         m: a struct of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
-            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``, ``starting``.
+            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``, ``outage_window_bytes``, ``starting``.
     """
     if monitor.decisions == 0:
         monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
         monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
         monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
+        monitor.silent_s = monitor.outage_window_bytes = 0.0
         monitor.starting = STARTING
     elif m.srtt_s > 0.0:
         if monitor.srtt_before_s > 0.0:
             _respond(monitor, m)
         _remember(monitor, m)
+    _follow_outage(monitor, m)
     monitor.srtt_before_s, monitor.window_before_bytes = m.srtt_s, m.cwnd_bytes
+    if m.outage_window_bytes > 0.0:  # what the outage does to window and RTT is no answer to a probe
+        monitor.srtt_before_s = 0.0
     level = drawn_level(m.now_s, m.rtt_last_s)
     monitor.level_change = level - monitor.level
     monitor.level = level
@@ -302,3 +313,16 @@ def _remember(monitor, m):
         monitor.floor_log2 = min(least, monitor.floor_log2 + FLOOR_WEIGHT * (mean - monitor.floor_log2))
     monitor.peak_log2 = max(mean, monitor.peak_log2 + PEAK_WEIGHT * (mean - monitor.peak_log2))
     monitor.loss_smoothed += LOSS_WEIGHT * (loss - monitor.loss_smoothed)
+
+
+@kernel(inline="always")
+def _follow_outage(monitor, m):
+    """Keep the window in force before nothing arrived for a smoothed RTT, up to the first interval in which something does."""
+    silent = monitor.decisions > 0 and m.acked_bytes == 0.0 and m.inflight_bytes > 0.0
+    monitor.silent_s = monitor.silent_s + m.interval_s if silent else 0.0
+    if monitor.outage_window_bytes == 0.0 and 0.0 < m.srtt_s < monitor.silent_s:
+        if MIN_CWND_SEGMENTS * m.mss_bytes <= m.cwnd_bytes < np.inf:
+            monitor.outage_window_bytes = m.cwnd_bytes
+    m.outage_window_bytes = monitor.outage_window_bytes
+    if m.acked_bytes > 0.0:
+        monitor.outage_window_bytes = 0.0

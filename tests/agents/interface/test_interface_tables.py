@@ -86,11 +86,22 @@ def test_actions_set_what_their_formulas_say_and_no_number_is_the_smallest_one()
     assert set_by_action(3, 0.0, 0.0, 7.0, state) == (3e6, np.inf)
 
 
+EVEN, PULL = (next(number for number, row in enumerate(ACTIONS) if row.name == f"cwnd_exp2_{name}") for name in ("even", "pull"))
+
+
 def test_where_a_quarter_is_lost_the_window_halves() -> None:
-    number = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_even")
     for lost, a, factor in ((1e3, 1.0, 2.0**0.5), (1.1e3, 1.0, 0.5), (3e3, 0.0, 0.5), (3e3, -1.0, 0.5), (0.0, -1.0, 2.0**-0.5)):
         state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost, acked_bytes=3e3)
-        assert set_by_action(number, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost, a)
+        assert set_by_action(EVEN, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost, a)
+
+
+@given(st.floats(-1, 1), st.sampled_from((0.0, 1.5e3)), st.sampled_from((0.05, 0.09, 3.0)))
+def test_a_segment_probes_an_outage_and_the_window_comes_back(a: float, acked: float, srtt_s: float) -> None:
+    told = {"min_rtt_s": 0.05, "lost_bytes": 3e3, "probe_change": 2.0, "throughput_most_Bps": 1e6, "srtt_s": srtt_s}
+    state = measured(**told, cwnd_bytes=1500.0, acked_bytes=acked, outage_window_bytes=30e3)
+    window = 30e3 if acked > 0 else 1500.0
+    rate = max(2 / srtt_s, 1 / 0.05) if acked > 0 else 1 / srtt_s
+    assert set_by_action(EVEN, 0.5, 0.25, a, state) == pytest.approx((rate * window, window))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +120,6 @@ def test_a_flow_grows_to_sixteen_times_what_arrived(name: str, mbps: float, most
         assert before < after <= most if before < most else after == before, (starting, before)
 
 
-PULL = next(number for number, row in enumerate(ACTIONS) if row.name == "cwnd_exp2_pull")
 AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
 
 
@@ -164,7 +174,10 @@ def test_every_measure_has_a_definition_in_both_engines():
 
 
 MONITOR = np.dtype([("decisions", "<i8"), *PROBE_FIELDS])
-FOLLOWED = ("probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed", "starting")
+FOLLOWED = (
+    "probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed", "outage_window_bytes",
+    "starting",
+)  # fmt: skip
 
 
 def monitor() -> np.record:
@@ -190,9 +203,10 @@ def test_levels_are_as_good_as_random() -> None:
 def test_what_is_followed_equals_the_plain_reference(seed: int, missing: float) -> None:
     rng, own, plain = np.random.default_rng(seed), monitor(), ReferenceProbes()
     for decision in range(40):
-        m = measured_record(now_s=0.3 * decision)
-        for name in ("srtt_s", "cwnd_bytes", "rtt_min_s", "rtt_mean_s", "rtt_last_s", "min_rtt_s", "lost_bytes", "acked_bytes"):
+        m = measured_record(now_s=0.3 * decision, mss_bytes=0.1, interval_s=rng.uniform(0.01, 1))
+        for name in ("srtt_s", "cwnd_bytes", "rtt_min_s", "rtt_mean_s", "rtt_last_s", "min_rtt_s", "lost_bytes", "inflight_bytes"):
             m[name] = 0.0 if rng.random() < missing else rng.uniform(0.01, 1)
+        m.acked_bytes = 0.0 if rng.random() < 3 * missing else rng.uniform(0.01, 1)
         if rng.random() < missing:
             m.cwnd_bytes = np.inf
         follow_probes(own, m)
@@ -239,4 +253,4 @@ def test_a_new_flow_begins_anew() -> None:
         own[name] = 3.0
     m = measured_record(now_s=1.0, srtt_s=0.05, cwnd_bytes=1e4)
     follow_probes(own, m)
-    assert [float(m[name]) for name in FOLLOWED[1:]] == [0.0] * 6 + [1.0] and abs(m.probe_change) == 1.0
+    assert [float(m[name]) for name in FOLLOWED[1:]] == [0.0] * 7 + [1.0] and abs(m.probe_change) == 1.0
