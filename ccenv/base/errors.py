@@ -82,7 +82,11 @@ def shown(value: Any, longest: int = 60) -> str:
         return f"a number of {value.bit_length()} bits"  # Python itself refuses to write more than 4,300 digits
     if isinstance(value, str):
         value = value[: longest + 1]
-    text = ascii(value)
+    return cut(ascii(value), longest)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text of at most ``longest`` characters, the last three of which are dots where some are left out."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 

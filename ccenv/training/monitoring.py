@@ -114,7 +114,9 @@ def _check_picture(config: TrainConfig) -> None:
 def _draw_video(config: TrainConfig, policy: LearnedPlayer) -> bytes:
     """Return an episode of the config's world as a GIF; every video of a run shows the same one."""
     if config.packet is not None and not isinstance(policy, MlpAdversary):
-        return _gif(_packet_frames(config, policy))
+        task, batch = cold_task(config.packet_settings(), policy, 1, record=True)
+        task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
+        return _gif(_frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None])))
     world = config.environment
     senders = world.build_senders()
     if not isinstance(policy, MlpAdversary):
@@ -126,12 +128,6 @@ def _draw_video(config: TrainConfig, policy: LearnedPlayer) -> bytes:
     core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     last = core.episode_steps - 1  # one more would start the next episode
     return _gif(_frames(core, last, core.advance))
-
-
-def _packet_frames(config: TrainConfig, policy: PolicySender | ShieldSender) -> Iterator[np.ndarray]:
-    task, batch = cold_task(config.packet_settings(), policy, 1, record=True)
-    task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
-    return _frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None]))
 
 
 def _frames(core: Core | PacketCore, last: int, advance: Callable[[], object]) -> Iterator[np.ndarray]:

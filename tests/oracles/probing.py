@@ -50,7 +50,7 @@ class ReferenceProbes:
         found = {"probe_change": float(self.levels[-1] - self.levels[-2]), "probe_response": response}
         found |= {"roughness": rough, "persistence": persistent}
         found["starting"] = 1.0 if True not in self.risen else 2.0 if True not in self.risen[:-1] else 0.0
-        found["outage_window_bytes"] = outage
+        found["outage_cwnd_bytes"] = outage
         return found | {"floor_log2": self._floor(), "peak_log2": self._peak(), "loss_smoothed": self._loss()}
 
     def _outage(self) -> float:

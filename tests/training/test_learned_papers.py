@@ -78,6 +78,17 @@ def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
     assert sum(flow["loss"] for flow in flows) / 8 < 0.25 and sum(flow["throughput_mbps"] for flow in flows) > 10
 
 
+def test_an_outage_costs_little_more_than_itself() -> None:
+    """22 packets of buffer and outages of .7 s: all that is sent again meanwhile is lost, and the smoothed RTT is as long as they."""
+    link = {
+        "generator": {"kind": "cellular", "mean_mbps": 6, "volatility": 0, "outages_per_min": 10, "outage_s": 0.7},
+        "buffer_bdp": 1.5,
+    }
+    flow = {"sender": "learned_everywhere", "rtt_ms": 32}
+    result = simulate({"name": "dark", "duration_s": 40, "warmup_s": 5, "seed": 3, "links": [link], "flows": [flow]}).summary()
+    assert result["links"][0]["utilisation"] > 0.85 and result["flows"][0]["loss"] < 0.03
+
+
 def test_they_are_told_nothing() -> None:
     for name in (*PAPERS, "learned_fair", "learned_everywhere"):
         sender = make_sender(name)

@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; a segment in an outage, then the window before; first doubled per srtt until standing delay or loss rise; "
-        "paced at 2 windows per srtt and at least one per smallest RTT, below two segments at 1 per srtt",
+        "interval was lost; a segment in an outage, then the window before; first doubled per srtt until standing delay or loss "
+        "rise; paced at 2 windows per srtt and at least one per smallest RTT, below two segments at 1 per srtt",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -157,8 +157,8 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = m.cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
-    elif number == _CWND_EXP2_EVEN and m.outage_window_bytes > 0.0:
-        cwnd_bytes = m.outage_window_bytes if m.acked_bytes > 0.0 else m.mss_bytes
+    elif number == _CWND_EXP2_EVEN and m.outage_cwnd_bytes > 0.0:
+        cwnd_bytes = m.outage_cwnd_bytes if m.acked_bytes > 0.0 else m.mss_bytes
     elif number == _CWND_EXP2_EVEN:
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:
@@ -225,7 +225,7 @@ PROBE_FIELDS = tuple(
         "heard",  # 1 after the first interval with an RTT
         "starting",  # of ``cwnd_exp2_even``
         "silent_s",  # since something arrived, in whole intervals
-        "outage_window_bytes",
+        "outage_cwnd_bytes",
     )
 )
 """Fields that an engine's monitor needs."""
@@ -250,13 +250,13 @@ def follow_probes(monitor, m):
     Args:
         monitor: a struct with ``decisions``, those before this one, and PROBE_FIELDS.
         m: a struct of MEASURES, filled but for the fields that this sets: ``probe_change``, ``probe_response``,
-            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``, ``outage_window_bytes``, ``starting``.
+            ``roughness``, ``persistence``, ``floor_log2``, ``peak_log2``, ``loss_smoothed``, ``outage_cwnd_bytes``, ``starting``.
     """
     if monitor.decisions == 0:
         monitor.level = monitor.level_change = monitor.moved_rtt = monitor.moved_window = 0.0
         monitor.rest = monitor.roughness = monitor.persistence = monitor.srtt_before_s = monitor.window_before_bytes = 0.0
         monitor.floor_log2 = monitor.peak_log2 = monitor.loss_smoothed = monitor.heard = 0.0
-        monitor.silent_s = monitor.outage_window_bytes = 0.0
+        monitor.silent_s = monitor.outage_cwnd_bytes = 0.0
         monitor.starting = STARTING
     elif m.srtt_s > 0.0:
         if monitor.srtt_before_s > 0.0:
@@ -264,7 +264,7 @@ def follow_probes(monitor, m):
         _remember(monitor, m)
     _follow_outage(monitor, m)
     monitor.srtt_before_s, monitor.window_before_bytes = m.srtt_s, m.cwnd_bytes
-    if m.outage_window_bytes > 0.0:  # what the outage does to window and RTT is no answer to a probe
+    if m.outage_cwnd_bytes > 0.0:  # what the outage does to window and RTT is no answer to a probe
         monitor.srtt_before_s = 0.0
     level = drawn_level(m.now_s, m.rtt_last_s)
     monitor.level_change = level - monitor.level
@@ -320,9 +320,9 @@ def _follow_outage(monitor, m):
     """Keep the window in force before nothing arrived for a smoothed RTT, up to the first interval in which something does."""
     silent = monitor.decisions > 0 and m.acked_bytes == 0.0 and m.inflight_bytes > 0.0
     monitor.silent_s = monitor.silent_s + m.interval_s if silent else 0.0
-    if monitor.outage_window_bytes == 0.0 and 0.0 < m.srtt_s < monitor.silent_s:
-        if MIN_CWND_SEGMENTS * m.mss_bytes <= m.cwnd_bytes < np.inf:
-            monitor.outage_window_bytes = m.cwnd_bytes
-    m.outage_window_bytes = monitor.outage_window_bytes
+    late = 0.0 < m.srtt_s < monitor.silent_s
+    if late and monitor.outage_cwnd_bytes == 0.0 and MIN_CWND_SEGMENTS * m.mss_bytes <= m.cwnd_bytes < np.inf:
+        monitor.outage_cwnd_bytes = m.cwnd_bytes
+    m.outage_cwnd_bytes = monitor.outage_cwnd_bytes
     if m.acked_bytes > 0.0:
-        monitor.outage_window_bytes = 0.0
+        monitor.outage_cwnd_bytes = 0.0

@@ -284,7 +284,7 @@ MEASURES = np.dtype(
             "peak_log2",  # log2(largest mean RTT of the last intervals / min_rtt_s)
             "loss_smoothed",  # lost / (lost + acknowledged bytes), a moving average
             "starting",  # whether the start of ``cwnd_exp2_even`` is over, under way, or at its last decision: 0, 1, 2
-            "outage_window_bytes",  # cwnd_bytes before an outage, up to the first interval in which something arrives; else 0
+            "outage_cwnd_bytes",  # cwnd_bytes before an outage, up to the first interval in which something arrives; else 0
             # beliefs, if the engine keeps them (docs/engine.md); else 0
             "told_rtt_s",  # the Rm that the sender knows
             "C_L_Bps",

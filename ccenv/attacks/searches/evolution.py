@@ -69,7 +69,8 @@ class Evolution:
         behaviour = _measure_behaviour(game, pool)
         archive, tried = behaviour.copy(), size
         while tried + size <= runs:
-            parents = _select_parents(behaviour, archive, size)
+            # One parent per child; the better half by either measure has two children.
+            parents = np.resize(_select_survivors(behaviour, archive, max(1, size // 2)), size)
             children = _make_children(game, draw, pool.take(parents))
             outcome = _measure_behaviour(game, children)
             archive = np.concatenate((archive, outcome[_measure_novelty(outcome, archive) > LEAST_DISTANCE / 2]))
@@ -156,12 +157,6 @@ def _select_survivors(behaviour: np.ndarray, archive: np.ndarray, size: int) -> 
     novel = np.argsort(-_measure_novelty(behaviour, archive), kind="stable")
     rows += [row for row in novel if row not in set(rows)][: size - len(rows)]
     return np.array(rows)
-
-
-def _select_parents(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarray:
-    """Return one parent per child; the better half by either measure has two children."""
-    rows = _select_survivors(behaviour, archive, max(1, size // 2))
-    return np.resize(rows, size)
 
 
 def _record_trace(game: Game, pool: _Scenarios, row: int, path: Path) -> Any:

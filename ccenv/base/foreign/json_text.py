@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, NoReturn
 
-from ccenv.base.errors import InputError, shown
+from ccenv.base.errors import InputError, cut, shown
 
 MAX_DIGITS = 40  # of a whole number: 128 bits and a sign
 MAX_CHARS = 48  # of a decimal: what Python writes is at most 24
@@ -100,7 +101,8 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
     if len(raw) > rules.max_bytes:
         raise InputError(f"{where}: longer than {rules.max_bytes} bytes")
     _check_size(raw, where, rules)
-    read_integer, read_decimal = _plain_number_readers(where) if rules.plain_numbers else _number_readers(where)
+    any_numbers = partial(parse_whole, where=where), partial(parse_number, where=where)
+    read_integer, read_decimal = _plain_number_readers(where) if rules.plain_numbers else any_numbers
 
     def refuse_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is not a number that JSON allows")
@@ -163,16 +165,10 @@ def _check_size(content: bytes, where: str, rules: JsonRules) -> None:
         raise InputError(f"{where}: {depth} levels of nesting; at most {rules.max_depth} are allowed")
 
 
-def _number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
-    return lambda text: parse_whole(text, where), lambda text: parse_number(text, where)
-
-
 def _plain_number_readers(where: str) -> tuple[Callable[[str], int], Callable[[str], float]]:
     def refuse(text: str) -> NoReturn:
-        cut = text if len(text) <= 24 else text[:21] + "..."
-        raise InputError(
-            f"{where}: number {cut} is not allowed: no exponent, at most 18 digits, as decimal at most 9 on either side"
-        )
+        allowed = "no exponent, at most 18 digits, as decimal at most 9 on either side"
+        raise InputError(f"{where}: number {cut(text, 24)} is not allowed: {allowed}")
 
     def read_integer(text: str) -> int:
         return int(text) if _PLAIN_WHOLE.fullmatch(text) else refuse(text)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.base.errors import CcenvError, InputError, unknown_name
+from ccenv.base.errors import CcenvError, InputError, cut, unknown_name
 from ccenv.base.files import locked, make_folder, write_atomic
 from ccenv.base.provenance import machine
 from ccenv.base.workers import Apart
@@ -112,8 +112,7 @@ def _redact(reason: str, job: Job) -> str:
     for folder in (job.folder, job.home.folder):
         for shown in (str(folder.resolve()), str(folder)):
             reason = reason.replace(shown, job.entrant.record.card.name)
-    line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
-    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
+    return cut(" ".join("".join(c if c.isprintable() else " " for c in reason).split()), LONGEST_REASON)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import sender_hash
 from ccenv.agents.sender import ClassicSender, PolicySender, ProgramSender, Sender, ShieldSender
 from ccenv.base.config import StrictModel, validate
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, cut
 from ccenv.base.files import hash_value
 from ccenv.leaderboard.store.records import CellRecord, Label, Manifest, RecordContent, RoundNumber, Sha256, Text
 from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url, fold_text
@@ -127,11 +127,12 @@ def recheck_submission(content: Any, read: ReadFile, where: str) -> CheckedSubmi
     for key in card:
         if card[key] != submitted[key]:
             raise InputError(
-                f"{where}: its card has {key} {_shorten(card[key])}; what was handed in says {_shorten(submitted[key])}"
+                f"{where}: its card has {key} {cut(repr(card[key]), 80)}; what was handed in says {cut(repr(submitted[key]), 80)}"
             )
     for key in stated:
         if stated[key] != expected[key]:
-            raise InputError(f"{where}: its {key} is {_shorten(stated[key])}; what was handed in has {_shorten(expected[key])}")
+            said, wanted = cut(repr(stated[key]), 80), cut(repr(expected[key]), 80)
+            raise InputError(f"{where}: its {key} is {said}; what was handed in has {wanted}")
     return CheckedSubmission(record, player, make_claims(name, player))
 
 
@@ -155,11 +156,6 @@ def check_players(submission: CheckedSubmission, manifest: Manifest, cells: list
             raise InputError(f"{where}: a run of {cell.agent} {cell.agent_sha256[:12]}, which is not the submission")
         if cell.code_sha256 != cells[0].code_sha256:
             raise InputError(f"{where}: a run of code {cell.code_sha256[:12]}; its first one is of {cells[0].code_sha256[:12]}")
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ccenv.base.errors import InputError
+from ccenv.base.errors import InputError, cut
 from ccenv.proofs.certificates import laws as beliefs
 from ccenv.proofs.certificates import program as programs
 from ccenv.proofs.certificates import proofs as second
@@ -293,7 +293,8 @@ def _check_witnesses(
             )
         broken = [form for form in forms if not holds(form, values, done)]
         if broken:
-            text = f"the trace that shows {', '.join(witness.shows)} breaks {_shorten(broken[0])} ({len(broken)} such)"
+            first = cut(abbreviate(broken[0]), 160)
+            text = f"the trace that shows {', '.join(witness.shows)} breaks {first} ({len(broken)} such)"
             report.refuse("witness", f"{where}.values", text)
     for name in sorted(required.keys() - shown_by):
         report.refuse("witness", f"theorem.{name}", "no trace shows that it is possible: the theorem may be about nothing")
@@ -343,7 +344,8 @@ def _compare(name: str, derived: DerivedQuery, query: QueryData, reader: Reader,
         return
     for these, those, what in ((said, meant, "assumes what nothing says"), (meant, said, "leaves out what it is about")):
         if strange := [form for key, form in these.items() if key not in those]:
-            report.refuse("meaning", f"{name}.smtlib", f"the query {what}: {_shorten(strange[0])} ({len(strange)} such)")
+            first = cut(abbreviate(strange[0]), 160)
+            report.refuse("meaning", f"{name}.smtlib", f"the query {what}: {first} ({len(strange)} such)")
 
 
 def _flat(forms: list[Form]) -> Iterator[Form]:
@@ -352,11 +354,6 @@ def _flat(forms: list[Form]) -> Iterator[Form]:
             yield from form[1]
         elif form[0] != "true":
             yield form
-
-
-def _shorten(form: Form) -> str:
-    text = abbreviate(form)
-    return text if len(text) <= 160 else text[:157] + "..."
 
 
 def _values(witness: dict[str, str | bool]) -> dict[str, Fraction | bool] | None:

@@ -64,13 +64,8 @@ def decide(text: str, solver: str, limit_s: float) -> str:
             command = [executable, f"--timeout={max(1, int(limit_s))}", str(file)]
         else:
             command = [sys.executable, "-c", _SECOND_CVC5, str(file), str(int(limit_s * 1000))]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit_s + 10, check=False, preexec_fn=end_with_parent
-            )
-        except (subprocess.TimeoutExpired, OSError):
-            return "unknown"
-    first = done.stdout.split()[:1]
+        done = _run(command, limit_s)
+    first = done.stdout.split()[:1] if done is not None else []
     return first[0] if first in (["sat"], ["unsat"]) else "unknown"
 
 
@@ -146,12 +141,17 @@ def find_checker() -> ProofChecker:
     return ProofChecker(ethos, rules)
 
 
-def _first_word(command: list[str], limit_s: float) -> str:
-    """Run a process and return the first word of its output; empty where it fails or takes too long."""
+def _run(command: list[str], limit_s: float) -> subprocess.CompletedProcess[str] | None:
+    """Run a process; None where it takes too long, or cannot be run."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, text=True, timeout=limit_s + 10, check=False, preexec_fn=end_with_parent
         )
     except (subprocess.TimeoutExpired, OSError):
-        return ""
-    return "" if done.returncode else "".join(done.stdout.split()[:1])
+        return None
+
+
+def _first_word(command: list[str], limit_s: float) -> str:
+    """Run a process and return the first word of its output; empty where it fails or takes too long."""
+    done = _run(command, limit_s)
+    return "" if done is None or done.returncode else "".join(done.stdout.split()[:1])

@@ -454,7 +454,7 @@ def _list_utilised_rates(run: Run, t: int) -> list[Fraction]:
     rates = []
     for s in range(t - run.d):
         if run.setting.beliefs.upper == "paper":
-            used = all(run.late[x][run.d + 1] or _shows_loss(run, x) for x in range(s + 1, t + 1))
+            used = all(run.late[x][run.d + 1] or (run.loss_seen[x] if run.d else run.lost[x] > 0) for x in range(s + 1, t + 1))
         else:
             used = all(run.step_utilised(x) for x in range(s + 1, t - run.d + 1))
         if used:
@@ -484,10 +484,6 @@ def _list_sent_rates(run: Run, t: int) -> list[Fraction]:
 
 def _step_lost(run: Run, x: int) -> bool:
     return run.setting.has_loss and (run.lost[x] > 0 if x > 0 else run.lost_in_past(-x))
-
-
-def _shows_loss(run: Run, x: int) -> bool:
-    return run.loss_seen[x] if run.d else run.lost[x] > 0
 
 
 def _list_sending_rates(run: Run, t: int, window: int) -> list[Fraction]:

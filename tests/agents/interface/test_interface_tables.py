@@ -98,7 +98,7 @@ def test_where_a_quarter_is_lost_the_window_halves() -> None:
 @given(st.floats(-1, 1), st.sampled_from((0.0, 1.5e3)), st.sampled_from((0.05, 0.09, 3.0)))
 def test_a_segment_probes_an_outage_and_the_window_comes_back(a: float, acked: float, srtt_s: float) -> None:
     told = {"min_rtt_s": 0.05, "lost_bytes": 3e3, "probe_change": 2.0, "throughput_most_Bps": 1e6, "srtt_s": srtt_s}
-    state = measured(**told, cwnd_bytes=1500.0, acked_bytes=acked, outage_window_bytes=30e3)
+    state = measured(**told, cwnd_bytes=1500.0, acked_bytes=acked, outage_cwnd_bytes=30e3)
     window = 30e3 if acked > 0 else 1500.0
     rate = max(2 / srtt_s, 1 / 0.05) if acked > 0 else 1 / srtt_s
     assert set_by_action(EVEN, 0.5, 0.25, a, state) == pytest.approx((rate * window, window))
@@ -175,7 +175,7 @@ def test_every_measure_has_a_definition_in_both_engines():
 
 MONITOR = np.dtype([("decisions", "<i8"), *PROBE_FIELDS])
 FOLLOWED = (
-    "probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed", "outage_window_bytes",
+    "probe_change", "probe_response", "roughness", "persistence", "floor_log2", "peak_log2", "loss_smoothed", "outage_cwnd_bytes",
     "starting",
 )  # fmt: skip
 
@@ -204,7 +204,7 @@ def test_what_is_followed_equals_the_plain_reference(seed: int, missing: float) 
     rng, own, plain = np.random.default_rng(seed), monitor(), ReferenceProbes()
     for decision in range(40):
         m = measured_record(now_s=0.3 * decision, mss_bytes=0.1, interval_s=rng.uniform(0.01, 1))
-        for name in ("srtt_s", "cwnd_bytes", "rtt_min_s", "rtt_mean_s", "rtt_last_s", "min_rtt_s", "lost_bytes", "inflight_bytes"):
+        for name in "srtt_s rtt_min_s rtt_mean_s rtt_last_s min_rtt_s cwnd_bytes lost_bytes inflight_bytes".split():
             m[name] = 0.0 if rng.random() < missing else rng.uniform(0.01, 1)
         m.acked_bytes = 0.0 if rng.random() < 3 * missing else rng.uniform(0.01, 1)
         if rng.random() < missing:
