@@ -79,13 +79,10 @@ def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
 
 
 def test_an_outage_costs_little_more_than_itself() -> None:
-    """22 packets of buffer and outages of .7 s: all that is sent again meanwhile is lost, and the smoothed RTT is as long as they."""
-    link = {
-        "generator": {"kind": "cellular", "mean_mbps": 6, "volatility": 0, "outages_per_min": 10, "outage_s": 0.7},
-        "buffer_bdp": 1.5,
-    }
-    flow = {"sender": "learned_everywhere", "rtt_ms": 32}
-    result = simulate({"name": "dark", "duration_s": 40, "warmup_s": 5, "seed": 3, "links": [link], "flows": [flow]}).summary()
+    """Of .7 s, behind 22 packets of buffer: what is sent again meanwhile is lost, and the smoothed RTT is as long as that."""
+    generator = {"kind": "cellular", "mean_mbps": 6, "volatility": 0, "outages_per_min": 10, "outage_s": 0.7}
+    network = {"links": [{"generator": generator, "buffer_bdp": 1.5}], "flows": [{"sender": "learned_everywhere", "rtt_ms": 32}]}
+    result = simulate({"name": "dark", "duration_s": 40, "warmup_s": 5, "seed": 3, **network}).summary()
     assert result["links"][0]["utilisation"] > 0.85 and result["flows"][0]["loss"] < 0.03
 
 

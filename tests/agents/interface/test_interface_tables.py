@@ -204,9 +204,9 @@ def test_what_is_followed_equals_the_plain_reference(seed: int, missing: float) 
     rng, own, plain = np.random.default_rng(seed), monitor(), ReferenceProbes()
     for decision in range(40):
         m = measured_record(now_s=0.3 * decision, mss_bytes=0.1, interval_s=rng.uniform(0.01, 1))
-        for name in "srtt_s rtt_min_s rtt_mean_s rtt_last_s min_rtt_s cwnd_bytes lost_bytes inflight_bytes".split():
-            m[name] = 0.0 if rng.random() < missing else rng.uniform(0.01, 1)
-        m.acked_bytes = 0.0 if rng.random() < 3 * missing else rng.uniform(0.01, 1)
+        rtts = ("srtt_s", "rtt_min_s", "rtt_mean_s", "rtt_last_s", "min_rtt_s")
+        for name in (*rtts, "cwnd_bytes", "lost_bytes", "inflight_bytes", "acked_bytes"):
+            m[name] = 0.0 if rng.random() < (3 if name == "acked_bytes" else 1) * missing else rng.uniform(0.01, 1)
         if rng.random() < missing:
             m.cwnd_bytes = np.inf
         follow_probes(own, m)

@@ -73,6 +73,11 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
         interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
     ),
+    "outages": (
+        [{**LINK, "rate_steps": [{"time_s": t, "rate_Bps": Bps} for t, Bps in ((0.3, 9.0), (0.5, 1e6), (0.7, 9.0), (0.8, 1e6))]}],
+        [OUT, {**OUT, "rtt_s": 0.031}],
+        interface("cwnd_exp2_even", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
+    ),
     "a start, then a pulled window": (
         [LINK], [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
         interface("cwnd_exp2_pull", clock={"every": "seconds", "count": 0.02, "least_rtts": 2}), 30,
