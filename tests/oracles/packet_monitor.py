@@ -133,9 +133,7 @@ class ReferencePacketMonitor:
                 self.shares[flow.index] = 1.0
             elif not first:
                 fair_Bps = link_Bps / len(sending)
-                share = min(
-                    gone[f"got {flow.index}"] / length_s / fair_Bps, 16.0 * len(sending)
-                )  # at most 16 links
+                share = min(gone[f"got {flow.index}"] / length_s / fair_Bps, 16.0 * len(sending))  # at most 16 links
                 self.shares[flow.index] = (1 - SHARE_WEIGHT) * old + SHARE_WEIGHT * share
             else:
                 self.shares[flow.index] = 1.0
