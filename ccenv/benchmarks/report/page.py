@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import csv
-import html
 import io
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from html import escape as e
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -221,7 +221,6 @@ def _write_csv(file: FilePath, rows: list[list[Any]]) -> None:
 
 
 def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str, str, bytes]], folder: FilePath) -> str:
-    e = html.escape
     missing = "" if manifest["complete"] else f'<p class="bad">{manifest["n_missing"]} cells are missing.</p>'
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
@@ -246,7 +245,6 @@ def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str
 
 
 def _agreement(references: list[dict[str, Any]]) -> str:
-    e = html.escape
     counts = Counter(reference["agreement"] for reference in references)
     line = ", ".join(f'<span class="{_CLASSES[name]}">{counts[name]} {name}</span>' for name in _CLASSES if counts[name])
     rows = []
@@ -266,7 +264,6 @@ def _agreement(references: list[dict[str, Any]]) -> str:
 
 
 def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
-    e = html.escape
     rows = []
     for entry in manifest["summary"]:
         score = entry["score"]
@@ -289,7 +286,6 @@ def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
 
 
 def _provenance(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> str:
-    e = html.escape
     machine, versions = manifest["machine"], manifest["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     provenance = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."

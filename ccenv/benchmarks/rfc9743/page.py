@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import html
 import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
+from html import escape as e
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,7 +125,7 @@ _HEAD = (
 
 
 def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
-    e, name = html.escape, data["sender"]["name"]
+    name = data["sender"]["name"]
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',
@@ -147,7 +147,6 @@ def render_page(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, re
 
 
 def _overview(data: dict[str, Any]) -> str:
-    e = html.escape
     rows = "".join(
         f'<tr><td><a href="#{e(c["id"])}">{e(c["title"])}</a></td><td>{e(c["source"])}</td>'
         f'<td class="{_CLASSES[c["verdict"]]}">{c["verdict"]}</td></tr>'
@@ -162,7 +161,6 @@ def _overview(data: dict[str, Any]) -> str:
 
 
 def _criterion(criterion: dict[str, Any], baseline: str) -> str:
-    e = html.escape
     rows = "".join(_measure(measure) for measure in criterion["measures"])
     return (
         f'<h2 id="{e(criterion["id"])}">{e(criterion["title"])} <small>{e(criterion["source"])}: '
@@ -173,7 +171,6 @@ def _criterion(criterion: dict[str, Any], baseline: str) -> str:
 
 
 def _measure(m: dict[str, Any]) -> str:
-    e = html.escape
     interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else ""
     conditions = ", ".join(f"{name} {value}" for name, value in m["where"].items())
     conditions = f": {conditions}" if conditions else ""
@@ -193,7 +190,6 @@ def _measure(m: dict[str, Any]) -> str:
 
 
 def _worst_cases(worst_cases: list[dict[str, Any]]) -> str:
-    e = html.escape
     if not worst_cases:
         return ""
     rows = "".join(
@@ -215,7 +211,6 @@ def _worst_cases(worst_cases: list[dict[str, Any]]) -> str:
 
 
 def _proofs(proofs: list[dict[str, Any]]) -> str:
-    e = html.escape
     if not proofs:
         return ""
     reasons = list(dict.fromkeys(p["why"] for p in proofs if "why" in p))
@@ -236,7 +231,7 @@ def _proofs(proofs: list[dict[str, Any]]) -> str:
 
 
 def _topics(data: dict[str, Any]) -> str:
-    e, out = html.escape, []
+    out = []
     measures = [(c["id"], m) for c in data["criteria"] for m in c["measures"]]
     for topic in TOPICS.values():
         lines = "".join(
@@ -250,7 +245,7 @@ def _topics(data: dict[str, Any]) -> str:
 
 
 def _scenarios(suite: PacketSuite, records: list[CellData]) -> str:
-    e, played = html.escape, {record["scenario"].partition("[")[0] for record in records}
+    played = {record["scenario"].partition("[")[0] for record in records}
     rows = "".join(
         f"<tr><td><code>{e(s.name)}</code></td><td>{e(s.summary)}</td></tr>" for s in suite.scenarios if s.name in played
     )
@@ -261,7 +256,6 @@ def _scenarios(suite: PacketSuite, records: list[CellData]) -> str:
 
 
 def _origin(data: dict[str, Any], player: Player) -> str:
-    e = html.escape
     packages = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return (
         f"<h2>Run it again</h2><pre>ccenv report {e(player.spec)}</pre><p>Sender <code>{data['sender']['sha256'][:16]}</code>, "
@@ -273,7 +267,7 @@ def _figure(png: bytes | None, caption: str) -> str:
     if png is None:
         return ""
     data = base64.b64encode(png).decode()
-    text = html.escape(caption)
+    text = e(caption)
     return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
 
 
