@@ -142,10 +142,14 @@ def _sender(path: Path) -> str:
 
 
 def _trace(path: Path) -> str:
+    return json.dumps(plain(_summarize(path)), indent=1, ensure_ascii=False)
+
+
+def _summarize(path: Path) -> dict[str, object]:
     from ccenv.cli.trace import summarize_trace
     from ccenv.network.trace import load_trace
 
-    return json.dumps(plain(summarize_trace(load_trace(path))), indent=1, ensure_ascii=False)
+    return summarize_trace(load_trace(path))
 
 
 def _yaml(path: Path, content: bytes) -> Shown:
@@ -270,13 +274,7 @@ def _source_text(entry: Entry) -> str:
 def _envs() -> list[Item]:
     from ccenv.envs import ENVIRONMENTS
 
-    return _registered_items("envs", ENVIRONMENTS, _environment_text)
-
-
-def _environment_text(entry: Entry) -> str:
-    from ccenv.envs import ENVIRONMENTS
-
-    return inspect.getdoc(ENVIRONMENTS.load(entry.name)) or entry.summary
+    return _registered_items("envs", ENVIRONMENTS, lambda entry: inspect.getdoc(ENVIRONMENTS.load(entry.name)) or entry.summary)
 
 
 def _files(kind: str, package: str, prefix: str = "") -> list[Item]:
@@ -295,30 +293,24 @@ def _file_text(file: Path) -> str:
 def _paths() -> list[Item]:
     from ccenv.attacks.scenes import PATHS, attack_path, scene_set
 
-    def item(name: str) -> Item:
-        path = attack_path(name)
-        return Item(name, "paths", repr(path), (scene_set(name) or "",), partial(_path_text, name))
-
-    return [item(name) for name in PATHS]
+    paths = {name: attack_path(name) for name in PATHS}
+    return [
+        Item(name, "paths", repr(path), (scene_set(name) or "",), partial(json.dumps, plain(path.to_dict()), indent=1))
+        for name, path in paths.items()
+    ]
 
 
 def _traces() -> list[Item]:
     from ccenv.network.links import load_trace, shipped_traces
 
-    def item(name: str, file: Path) -> Item:
+    items = []
+    for name, file in shipped_traces().items():
         summary = load_trace(name).summary()
         description = (
             f"{summary['length_s']:.4g} s, {summary['mean_mbps']:.3g} Mbit/s, longest outage {summary['longest_outage_s']:.3g} s"
         )
-        return Item(name, "traces", description, (str(summary["kind"]),), partial(_file_text, file))
-
-    return [item(name, file) for name, file in shipped_traces().items()]
-
-
-def _path_text(name: str) -> str:
-    from ccenv.attacks.scenes import attack_path
-
-    return json.dumps(plain(attack_path(name).to_dict()), indent=1)
+        items.append(Item(name, "traces", description, (str(summary["kind"]),), partial(_file_text, file)))
+    return items
 
 
 def _signals() -> list[Item]:
@@ -327,10 +319,11 @@ def _signals() -> list[Item]:
     from ccenv.agents.interface.signals import SIGNALS
     from ccenv.agents.learned.observation import ELEMENTS
 
-    items = [
-        Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(_element_text, name))
-        for name, e in zip(ELEMENTS, OBSERVATION, strict=True)
-    ]
+    items = []
+    for index, (name, e) in enumerate(zip(ELEMENTS, OBSERVATION, strict=True)):
+        head = f"{name}: element {index} of the observation of ccenv/Sender-v0"
+        text = f"{head}\n{e.name}; unit {e.unit}, from {e.low:g} to {e.high:g}"
+        items.append(Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), text.__str__))
     listed = {item.name for item in items}
     items += [
         Item(s.name, "signals", f"{s.formula}, {s.low:g} to {s.high:g}", ("policy", s.unit), partial(repr, s))
@@ -360,15 +353,6 @@ def _read_meanings(record: str) -> dict[str, str]:
 def _find_unit(field: str) -> str:
     units = {"_Bps": "bytes/s", "_bytes": "bytes", "_s": "s"}
     return next((unit for end, unit in units.items() if field.endswith(end)), "1")
-
-
-def _element_text(name: str) -> str:
-    from ccenv.agents.interface.interface import OBSERVATION
-    from ccenv.agents.learned.observation import ELEMENTS
-
-    index = ELEMENTS.index(name)
-    e = OBSERVATION[index]
-    return f"{name}: element {index} of the observation of ccenv/Sender-v0\n{e.name}; unit {e.unit}, from {e.low:g} to {e.high:g}"
 
 
 def _signals_text() -> str:
@@ -498,7 +482,7 @@ def show_command(
     ]
     if not matches and kind is None and (is_file(name) or is_folder(name)):
         kind, text = show_path(Path(name))
-        print_answer({"name": name, "kind": kind, "text": text} | (_summarize(name) if kind == "trace" else {}), text, json)
+        print_answer({"name": name, "kind": kind, "text": text} | (_summarize(Path(name)) if kind == "trace" else {}), text, json)
         return
     if not matches and kind is None and len(Path(name).parts) > 1:
         raise InputError(f"{name}: there is no such file, and no name {name!r} in ccenv list")
@@ -510,13 +494,6 @@ def show_command(
     item = matches[0]
     about = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags}
     print_answer({**about, "text": item.text()}, item.text(), json)
-
-
-def _summarize(name: str) -> dict[str, object]:
-    from ccenv.cli.trace import summarize_trace
-    from ccenv.network.trace import load_trace
-
-    return summarize_trace(load_trace(name))
 
 
 def _draw(name: str, out: Path, json: bool) -> None:
