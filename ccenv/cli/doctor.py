@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from ccenv.base.errors import CcenvError
 from ccenv.base.kernels.cache import cache_folder
+from ccenv.base.registry import load_target
 from ccenv.base.workers import Workers
 from ccenv.cli.options import JsonOption
 from ccenv.cli.output import print_json, print_table, print_text
@@ -43,8 +44,8 @@ def command(
 
     Example: ccenv doctor --json
     """
-    checks = list(_compile_kernels()) if warm else []
-    checks = [*all_checks(), *checks]
+    compiled = list(_compile_kernels()) if warm else []
+    checks = [*all_checks(), *compiled]
     broken = [check for check in checks if check.status == BROKEN]
     if json:
         print_json({"ok": not broken, "checks": checks})
@@ -129,11 +130,6 @@ def _check_kernel_cache() -> Check:
     return Check("kernel cache", OK, f"{folder}: {mib:.0f} MiB")
 
 
-def _compile_kernels() -> Iterator[Check]:
-    for part, reason in warm_all():
-        yield Check(f"kernels: {part}", MISSING if reason else OK, reason or "compiled")
-
-
 def _check_solver() -> Check:
     """Ask the solver a query with a known answer."""
     try:
@@ -184,12 +180,6 @@ def _warm_rollouts() -> None:
         KernelPPO(make_sb3(environment, 2, **settings), n_steps=2, batch_size=4).learn(4)  # type: ignore[arg-type]
 
 
-def _warm_emulator() -> None:
-    from ccenv.live.run import warm_up
-
-    warm_up()
-
-
 def _warm_fluid() -> None:
     from ccenv.benchmarks.speed import mixed_flows
     from ccenv.engine.fluid.simulate import simulate, simulate_batch
@@ -198,20 +188,18 @@ def _warm_fluid() -> None:
     simulate(mixed_flows(0.01))
 
 
-def _warm_synthesis() -> None:
-    from ccenv.proofs.synthesis.run import warm_up
-
-    warm_up()
+def _call(target: str) -> None:
+    load_target(target)()
 
 
 # The longest first; parts that need a missing extra are skipped.
 PARTS: dict[str, Callable[[], None]] = {
     "packet engine": partial(_step, "ccenv/Packet-v0"),
     "curve engine": partial(_step, "ccenv/Sender-v0"),
-    "emulator": _warm_emulator,
+    "emulator": partial(_call, "ccenv.live.run:warm_up"),
     "rollouts": _warm_rollouts,
     "fluid engine": _warm_fluid,
-    "synthesis": _warm_synthesis,
+    "synthesis": partial(_call, "ccenv.proofs.synthesis.run:warm_up"),
 }
 
 
@@ -223,7 +211,8 @@ def _warm_part(part: str) -> str:
     return ""
 
 
-def warm_all() -> Iterator[tuple[str, str]]:
-    """Compile on all cores; yield each part and the reason why it was skipped, if any."""
+def _compile_kernels() -> Iterator[Check]:
+    """Compile on all cores; tell of each part the reason why it was skipped, if any."""
     with Workers(min(len(os.sched_getaffinity(0)), len(PARTS))) as workers:
-        yield from zip(PARTS, workers.map(_warm_part, PARTS), strict=True)
+        for part, reason in zip(PARTS, workers.map(_warm_part, PARTS), strict=True):
+            yield Check(f"kernels: {part}", MISSING if reason else OK, reason or "compiled")
