@@ -100,8 +100,6 @@ def command(
     """
     held = settings("attack", set_)
     if any(spec.partition(":")[0] in NEEDS_CMA for spec in adversary or ()):
-        from ccenv.base.errors import require_extra
-
         require_extra("cma", "attack")  # before kernels are compiled
     if scenario is not None:
         curve_options = {

@@ -51,16 +51,14 @@ def run(
         _check_picture(picture)
     interval_s = max(1, round(1e-3 / (scenario.step_ms * 1e-3))) * scenario.step_ms * 1e-3
     result = simulate(scenario, interval_s if drawn else 0.0)
-    if plot is not None:
+    if drawn:
         from ccenv.base.figure import save
-        from ccenv.benchmarks.fluid_plots import trace_figure
+        from ccenv.benchmarks.fluid_plots import trace_figure, variables_figure
 
-        save(trace_figure([result]), plot)
-    if variables is not None:
-        from ccenv.base.figure import save
-        from ccenv.benchmarks.fluid_plots import variables_figure
-
-        save(variables_figure(result, held["flow"] - 1), variables)
+        if plot is not None:
+            save(trace_figure([result]), plot)
+        if variables is not None:
+            save(variables_figure(result, held["flow"] - 1), variables)
     metrics = result.metrics
     if json:
         print_json({"scenario": scenario, "metrics": metrics, "pictures": drawn, "settings": held} | _provenance())
@@ -144,9 +142,10 @@ def equilibrium(
     from ccenv.engine.fluid.analysis import equilibria
     from ccenv.engine.fluid.analysis.equilibria import MODELS, known_model
     from ccenv.engine.fluid.analysis.stability import stability as analyse
+    from ccenv.engine.fluid.sweep import shipped
 
     held = settings("ode equilibrium", set_)
-    if model not in MODELS and (model in _scenarios() or Path(model).suffix == ".yaml"):
+    if model not in MODELS and (model in shipped() or Path(model).suffix == ".yaml"):
         _network(model, stability, held, json)
         return
     chosen = known_model(model)
@@ -235,12 +234,6 @@ def _network(name: str, stability: bool, held: dict[str, Any], json: bool) -> No
     if verdict is not None:
         root = verdict.rightmost
         print_text(f"{verdict.verdict}; rightmost root {root.real:.4g} +- {root.imag:.4g}i 1/s")
-
-
-def _scenarios() -> list[str]:
-    from ccenv.engine.fluid.sweep import shipped
-
-    return shipped()
 
 
 def _provenance() -> dict[str, Any]:

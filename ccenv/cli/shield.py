@@ -97,14 +97,6 @@ def _count_jobs(jobs: int | None) -> int:
     return int(machine()["cores"]) if jobs is None else jobs
 
 
-def _parse_utilisations(text: str) -> list[float]:
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--utilisations is {text!r}; it must be numbers joined by commas, such as 0.7,0.74") from None
-    return list(dict.fromkeys(values))
-
-
 @app.command()
 def hull(
     programs: Annotated[
@@ -174,8 +166,11 @@ def frontier(
     from ccenv.training.shields.widen import widen
 
     held = settings("shield frontier", set_)
-    points = [(program, value) for program in programs for value in _parse_utilisations(utilisations)]
-    tasks = [_make_task(program, value, budget, held["call_s"], held) for program, value in points]
+    try:
+        values = dict.fromkeys(float(part) for part in utilisations.split(","))
+    except ValueError:
+        raise InputError(f"--utilisations is {utilisations!r}; it must be numbers joined by commas, such as 0.7,0.74") from None
+    tasks = [_make_task(program, value, budget, held["call_s"], held) for program in programs for value in values]
     folders = [out / _folder(task) for task in tasks]
     for task, folder in zip(tasks, folders, strict=True):
         if not json:

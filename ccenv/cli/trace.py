@@ -134,27 +134,15 @@ def replay(
 
     Example: ccenv trace replay runs/verify/counterexample.npz
     """
-    from ccenv.network.trace import load_trace
-
-    trace = load_trace(file)
-    data, run = _reproduce(trace)
-    data = {"file": str(file), "model": trace.header.model} | data
-    if out is not None:
-        run.save(out)
-        data["output"] = str(out)
-    if json:
-        print_json(data)
-    else:
-        print_table(str(file), ["what", "value"], data.items())
-    return EXIT_DIFFERS if data.get("reproduced") is False else 0
-
-
-def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
     from ccenv.network.laws import check_trace
+    from ccenv.network.trace import load_trace
     from ccenv.proofs.formulas.moves import REPLAY_TOLERANCE, engine_replay
 
+    trace = load_trace(file)
     run, difference = engine_replay(trace)
-    data = {
+    data: dict[str, Any] = {
+        "file": str(file),
+        "model": trace.header.model,
         "sender": ", ".join(trace.header.senders),
         "steps": trace.n_steps - trace.start_row,
         "steps_before": trace.start_row,
@@ -167,7 +155,14 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
         "lost_bytes": float((run.L[-1] - run.L[0]).sum()),
         "largest_inflight_bdp": float((run.E - run.S)[run.start_row :].sum(axis=1).max()) / run.header.path.bdp_bytes,
     }
-    return data, run
+    if out is not None:
+        run.save(out)
+        data["output"] = str(out)
+    if json:
+        print_json(data)
+    else:
+        print_table(str(file), ["what", "value"], data.items())
+    return 0 if data["reproduced"] else EXIT_DIFFERS
 
 
 def _utilisation(trace: Trace) -> float | None:

@@ -26,7 +26,7 @@ from ccenv.cli.options import (
     settings,
     settings_and_others,
 )
-from ccenv.cli.output import print_json, print_table, print_text, progress_bar
+from ccenv.cli.output import print_json, print_table, print_text, progress_bar, progress_lines
 
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
@@ -116,8 +116,6 @@ def _print(config: TrainConfig, result: TrainingResult) -> None:
 def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
     """Show a bar with the score on stderr, or an occasional line without a terminal."""
     if not sys.stderr.isatty():
-        from ccenv.cli.output import progress_lines
-
         show = progress_lines(f"train {config.name}, steps")
         yield lambda progress: show(progress.steps, config.iterations * config.iteration_steps)
         return
