@@ -79,9 +79,6 @@ class Damage(PlayedContent):
         """The run with the lowest utilisation."""
         return min(self.cells, key=lambda cell: (cell.utilisation, cell.sender, cell.scenario, cell.seed))
 
-    def of_sender(self, name: str) -> list[DamageCell]:
-        return [cell for cell in self.cells if cell.sender == name]
-
 
 def undisturbed_cells(suite: Suite) -> list[CurveCell]:
     """Return the cells of a panel against its nominal adversary, in the order of the suite."""

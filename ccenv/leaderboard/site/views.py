@@ -238,27 +238,25 @@ def _further_values(table: Table, entry: Entry) -> dict[str, Any] | None:
 def index_rows(board: Board, quic: Quic = NO_QUIC) -> list[dict[str, Any]]:
     table, others = board.tables[0], further(board)
     raw = raw_columns(table)
+    entries = [board.entry(result.player) for _, _, result in table.rows]
     return [
         {
             "place": place,
             "rank": rank(first, last),
             "result": result,
             "score": result.summary.score,
-            "entry": board.entry(result.player),
-            "card": {
-                "kind": result.player.kind,
-                "author": submission.card.author if (submission := board.entry(result.player).submission) is not None else "",
-            },
+            "entry": entry,
+            "card": {"kind": result.player.kind, "author": "" if entry.submission is None else entry.submission.card.author},
             "better": result.better,
-            "worst": board.entry(result.player).worst,
-            "proof": headline(board.entry(result.player)),
-            "verdicts": board.entry(result.player).verdicts,
-            "theorems": {theorem.flows: theorem for theorem in reversed(board.entry(result.player).theorems)},
-            "further": [_further_values(other, board.entry(result.player)) for other in others],
+            "worst": entry.worst,
+            "proof": headline(entry),
+            "verdicts": entry.verdicts,
+            "theorems": {theorem.flows: theorem for theorem in reversed(entry.theorems)},
+            "further": [_further_values(other, entry) for other in others],
             "quic": next(iter(quic.get(result.player.label, ())), None),
             "raw": [(metric, result.summary.against[table.suite.score.adversary].get(metric.name)) for metric in raw],
         }
-        for place, (first, last, result) in enumerate(table.rows, start=1)
+        for place, (entry, (first, last, result)) in enumerate(zip(entries, table.rows, strict=True), start=1)
     ]
 
 
@@ -441,7 +439,7 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
         senders: list[dict[str, Any]] = []
         gaps: list[float] = []
         for name in dict.fromkeys(cell.sender for cell in damage.cells):
-            cells = damage.of_sender(name)
+            cells = [cell for cell in damage.cells if cell.sender == name]
             lowest = min(cell.utilisation for cell in cells)
             played = {cell.sender_sha256 for cell in cells}
             bound = bounds.get(played.pop()) if len(played) == 1 else None

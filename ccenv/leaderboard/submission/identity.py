@@ -162,10 +162,6 @@ def name_claim(name: str) -> str:
     return f"name/{fold_text(name)}"
 
 
-def player_claim(canonical_sha256: str) -> str:
-    return f"player/{canonical_sha256}"
-
-
 def make_claims(name: str, player: Sender | Adversary) -> tuple[str, str]:
     """Return the claims of an entry on its player and name; each is unique on a board."""
-    return player_claim(canonical_hash(player)), name_claim(name)
+    return f"player/{canonical_hash(player)}", name_claim(name)

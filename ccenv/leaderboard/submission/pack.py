@@ -16,6 +16,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.identity import FIRST_OBSERVATION
 from ccenv.agents.learned import POLICIES
 from ccenv.agents.learned.weights import LearnedPlayer, layer_widths, named_layers
+from ccenv.agents.programs import to_json
 from ccenv.agents.sender import PolicySender, ProgramSender, ShieldSender
 from ccenv.base.errors import CcenvError, InputError, did_you_mean
 from ccenv.base.files import write_atomic
@@ -98,14 +99,8 @@ def _payload(spec: str) -> _Payload:
     if name in AGENTS and "classic" in AGENTS.entry(name).tags:
         raise InputError(f"{name!r} is code, not data: classic CCAs are on the board by review, see: ccenv board submit {name}")
     if name not in AGENTS and not (is_file(spec) or is_folder(spec)):
-        names = [
-            *AGENTS.names("synthesized"),
-            *AGENTS.names("learned"),
-            *AGENTS.names("distilled"),
-            *AGENTS.names("shield"),
-            *ADVERSARIES.names("scripted"),
-            *ADVERSARIES.names("learned"),
-        ]
+        names = [known for tag in ("synthesized", "learned", "distilled", "shield") for known in AGENTS.names(tag)]
+        names += [known for tag in ("scripted", "learned") for known in ADVERSARIES.names(tag)]
         raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, names)}")
     if spec.endswith(".npz"):
         return _trace_payload(FilePath(spec))
@@ -113,16 +108,12 @@ def _payload(spec: str) -> _Payload:
         return _network_payload(load_adversary(spec))
     sender = make_sender(spec)
     if isinstance(sender, ProgramSender):
-        from ccenv.agents.programs import to_json
-
         if sender.start is not None:
             raise InputError(f"{spec!r} starts with another program; a submission is one: {sender.program.name!r}")
         return _Payload("program", sender.name, to_json(sender.program).encode())
     if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
     if isinstance(sender, ShieldSender) and sender.policy is not None:
-        from ccenv.agents.programs import to_json
-
         weights = _mlp_payload("contract", sender.policy, None)
         return replace(weights, name=sender.name, beside={BESIDE["contract"][0]: to_json(sender.program).encode()})
     raise InputError(f"{spec!r} has no rule of its own that could be handed in")
