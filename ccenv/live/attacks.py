@@ -10,7 +10,7 @@ from ccenv.base.errors import unknown_name
 from ccenv.live.comparison import COUNTERPARTS, plot_beside, simulate_live
 from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
-from ccenv.network.adversary import SUFFIX, MovesHeader, StoredMoves, load_moves
+from ccenv.network.adversary import SUFFIX, MovesHeader, load_moves
 from ccenv.network.path import MBPS_IN_BPS, Path
 
 TRIES = 6  # to make a valid run
@@ -42,7 +42,10 @@ def attack_scenario(sender: str, file: FilePath, *, calm: bool = False) -> LiveS
     """
     stored = load_moves(file)
     header = stored.header
-    _require_emulated(stored, file)
+    if header.path.n_flows != 1 or header.model not in ("ccac", "cbr_delay") or header.path.flows[0].jitter_s <= 0:
+        raise LiveError(f"{file}: moves for {header.path.n_flows} flows on {header.model} are not emulated; one on ccac is")
+    if header.first_row >= len(stored.moves):
+        raise LiveError(f"{file}: its window begins at step {header.first_row} of {len(stored.moves)}")
     adversary = None if calm else str(file)
     return path_scenario(sender, header.path, header.model, header.steps_per_rtt, len(stored.moves), header.first_row, adversary)
 
@@ -79,14 +82,6 @@ def about_path(header: MovesHeader) -> dict[str, Any]:
         "jitter_ms": 1e3 * path.flows[0].jitter_s,
         "buffer_bdp": path.buffer_bytes / path.bdp_bytes,
     }
-
-
-def _require_emulated(stored: StoredMoves, file: FilePath) -> None:
-    header = stored.header
-    if header.path.n_flows != 1 or header.model not in ("ccac", "cbr_delay") or header.path.flows[0].jitter_s <= 0:
-        raise LiveError(f"{file}: moves for {header.path.n_flows} flows on {header.model} are not emulated; one on ccac is")
-    if header.first_row >= len(stored.moves):
-        raise LiveError(f"{file}: its window begins at step {header.first_row} of {len(stored.moves)}")
 
 
 def play_attack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -57,8 +58,6 @@ def run_suite(
 
 
 def _hash(file: FilePath) -> str:
-    import hashlib
-
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

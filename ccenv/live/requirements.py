@@ -33,7 +33,8 @@ _TRY_DEVICES = (
     "except OSError as error:\n"
     "    sys.exit('/dev/net/tun cannot be opened (%s); run as root, or: sudo chmod 0666 /dev/net/tun' % error.strerror)\n"
 )
-_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# One thread until a process is in its namespaces: a multi-threaded one cannot make a user namespace.
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _TRY_S = 60.0
 
 
@@ -83,7 +84,7 @@ def _try_device(device: str) -> Needs:
     """Try to open both ends, in a process that ends with them."""
     done = subprocess.run(
         [sys.executable, "-c", _TRY_DEVICES, device],
-        capture_output=True, text=True, errors="replace", timeout=_TRY_S, check=False, env={**os.environ, **_ONE_THREAD},
+        capture_output=True, text=True, errors="replace", timeout=_TRY_S, check=False, env={**os.environ, **ONE_THREAD},
     )  # fmt: skip
     inside = "root" if os.geteuid() == 0 else "a user namespace"
     if done.returncode == 0:

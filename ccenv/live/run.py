@@ -32,7 +32,7 @@ from ccenv.live.emulator.build import (
 from ccenv.live.emulator.layout import FIRST_SINK_PORT, GIVEN
 from ccenv.live.emulator.loop import run_until, serve
 from ccenv.live.programs import LiveSender, Recording, compile_programs, make_senders
-from ccenv.live.requirements import Refused, require_live
+from ccenv.live.requirements import ONE_THREAD, Refused, require_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 from ccenv.live.system.loader import Program, Refusal, count_time
@@ -48,8 +48,6 @@ _BOOT = (
     "os.getppid() == int(sys.argv[2]) or os._exit(1)\n"
     "runpy.run_module('ccenv.live.worker', run_name='__main__')\n"
 )
-# One thread until the worker is in its namespaces: a multi-threaded process cannot make a user namespace.
-_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run_live(
@@ -127,14 +125,16 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
     command = [sys.executable, "-c", _BOOT, str(answer), str(os.getpid())]
     try:
         worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **_ONE_THREAD}
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **ONE_THREAD}
         )
         try:
             _, stderr = worker.communicate(json.dumps(request).encode() + b"\n")
         finally:
             worker.kill()
             worker.wait()
-        content = _read_answer(answer)
+        with open(answer, "rb", closefd=False) as file:
+            file.seek(0)
+            content = file.read()
     finally:
         os.close(answer)
     if not content:
@@ -142,15 +142,9 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
         raise LiveError(f"the worker ended with code {worker.returncode}: {last[-1] if last else 'it was killed'}")
     if content.startswith(b"{"):
         raise _make_error(json.loads(content))
-    with np.load(io.BytesIO(content)) as file:
-        arrays = {name: file[name] for name in file.files}
+    with np.load(io.BytesIO(content)) as stored:
+        arrays = {name: stored[name] for name in stored.files}
     return json.loads(arrays.pop("header").tobytes()), arrays
-
-
-def _read_answer(descriptor: int) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)
-        return file.read()
 
 
 def _make_error(answer: dict[str, str]) -> LiveError:
@@ -233,7 +227,10 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     records = {f"records{index}": program.written() for index, program in enumerate(programs) if program is not None}
     if statistics_fd >= 0:
         os.close(statistics_fd)
-    return _pack_result(header, run_arrays(memory) | records)
+    arrays: dict[str, Any] = run_arrays(memory) | records
+    buffer = io.BytesIO()
+    np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+    return buffer.getvalue()
 
 
 def _load_program(index: int, request: dict[str, Any]) -> Program | None:
@@ -298,9 +295,3 @@ def run_arrays(memory: Any) -> dict[str, np.ndarray]:
         "stalls": memory.stalls,
         "tokens": memory.tokens[: int(run["steps"]) + 1],
     }
-
-
-def _pack_result(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
-    return buffer.getvalue()

@@ -121,10 +121,6 @@ def codes() -> dict[str, str]:
     }
 
 
-def is_simulated(scenario: LiveScenario) -> bool:
-    return all(flow.sender.removeprefix(KERNEL) in COUNTERPARTS for flow in scenario.flows)
-
-
 def run_suite(
     file: Path,
     only: Sequence[str] = (),
@@ -152,7 +148,7 @@ def run_suite(
         for scenario in scenarios
         if not only or any(fnmatch(f"{case}/{scenario.seed}", one) for one in only)
         for side in SIDES
-        if side == "kernel" or is_simulated(scenario)
+        if side == "kernel" or all(flow.sender.removeprefix(KERNEL) in COUNTERPARTS for flow in scenario.flows)
     ]
     if not planned:
         raise LiveError(f"{SUITE}: no run matches {list(only)}; runs are called like 'two/reno+cubic/0'")
