@@ -311,23 +311,18 @@ def _check_queries(
             report.refuse("extra query", f"queries.{_name(*key)}", "it stands twice")
         unmatched[key] = query
     queries: dict[str, DerivedQuery] = {}
-    for lemma, part, conclusion in _conclusions(reading):
-        name, query_data = _name(lemma.name, part), unmatched.pop((lemma.name, part), None)
-        if query_data is None:
-            report.refuse("missing query", f"queries.{name}", "a conclusion of the lemma has no query")
-            continue
-        queries[name] = derive_query(reading, lemma, conclusion, program, before)
-        report.queries += 1
-        _compare(f"queries.{name}", queries[name], query_data, reader, report)
+    for lemma in reading.lemmas:
+        for part, conclusion in enumerate(lemma.conclusions, start=1):
+            name, query_data = _name(lemma.name, part), unmatched.pop((lemma.name, part), None)
+            if query_data is None:
+                report.refuse("missing query", f"queries.{name}", "a conclusion of the lemma has no query")
+                continue
+            queries[name] = derive_query(reading, lemma, conclusion, program, before)
+            report.queries += 1
+            _compare(f"queries.{name}", queries[name], query_data, reader, report)
     for key in unmatched:
         report.refuse("extra query", f"queries.{_name(*key)}", "it belongs to no conclusion of a lemma")
     return queries
-
-
-def _conclusions(reading: Reading) -> Iterator[tuple[Lemma, int, Read]]:
-    for lemma in reading.lemmas:
-        for part, conclusion in enumerate(lemma.conclusions, start=1):
-            yield lemma, part, conclusion
 
 
 def _compare(name: str, derived: DerivedQuery, query: QueryData, reader: Reader, report: Report) -> None:

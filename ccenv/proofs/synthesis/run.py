@@ -35,7 +35,6 @@ from ccenv.proofs.synthesis.query.classes import (
 )
 from ccenv.proofs.synthesis.query.flows import check_flows
 from ccenv.proofs.synthesis.query.query import Query
-from ccenv.proofs.synthesis.query.template import Space
 from ccenv.proofs.synthesis.search.cegis import WAVE, Progress, Run, decide_in_waves, make_candidate, spread
 from ccenv.proofs.synthesis.search.groups import LARGEST_CHOICE, GroupTask, boxes, reads_time, timed_decide
 from ccenv.proofs.synthesis.search.search import Simulator
@@ -52,24 +51,19 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
     if query.flows > 1:
         check_flows(query)
     with locked(folder, "synthesis"):
-        return _open_run(query, space, folder, reuse, progress)
+        journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
+        families = None
+        if query.template.rates == 4:
+            from ccenv.proofs.synthesis.search.factored import search_families
 
-
-def _open_run(query: Query, space: Space, folder: FilePath, reuse: bool, progress: Progress | None) -> Run:
-    """Open a run in a locked folder."""
-    journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
-    families = None
-    if query.template.rates == 4:
-        from ccenv.proofs.synthesis.search.factored import search_families
-
-        families = search_families(query, space, journal, confirm_break, progress)
-    rows = class_rows(space) if families is None else families.rows
-    simulator = Simulator(query.setting(), query.objectives, space, rows, query.beliefs.start == "any")
-    run = Run(query, space, simulator, journal, families=families)
-    if families is not None:
-        run.counterexamples, run.cpu_s["covered"] = families.counterexamples, families.cpu_s
-    _restore(run)
-    return run
+            families = search_families(query, space, journal, confirm_break, progress)
+        rows = class_rows(space) if families is None else families.rows
+        simulator = Simulator(query.setting(), query.objectives, space, rows, query.beliefs.start == "any")
+        run = Run(query, space, simulator, journal, families=families)
+        if families is not None:
+            run.counterexamples, run.cpu_s["covered"] = families.counterexamples, families.cpu_s
+        _restore(run)
+        return run
 
 
 def _restore(run: Run) -> None:
@@ -106,18 +100,13 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
             run.after_simulation = len(run.simulator.rows)
             decide_in_waves(run, workers, flow_wave, progress)
             return
-        _prove_foundation(run)
+        if not run.journal.of_kind("foundation"):
+            base = require_consistent_beliefs(run.query)
+            run.z3_calls += base.calls
+            run.journal.append({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
         if not run.journal.of_kind("simulated"):
             _simulate(run)
         decide_in_waves(run, workers, _decide_wave, progress)
-
-
-def _prove_foundation(run: Run) -> None:
-    if run.journal.of_kind("foundation"):
-        return
-    base = require_consistent_beliefs(run.query)
-    run.z3_calls += base.calls
-    run.journal.append({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
 
 
 def _simulate(run: Run) -> None:

@@ -53,14 +53,6 @@ class Template:
     def branches(self) -> int:
         return self.rates - 1
 
-    def rate_terms(self) -> list[Terms]:
-        """Return every rate expression, without zero coefficients."""
-        return list(_combinations(self.rate_domains))
-
-    def condition_terms(self) -> list[Terms]:
-        """Return every condition, group by group; the empty one (never true) occurs once per group."""
-        return [terms for group in self.condition_domains for terms in _combinations(group)]
-
     def size(self) -> int:
         """Return the number of candidates by the paper's count."""
         conditions = sum(math.prod(len(values) for values in group.values()) for group in self.condition_domains)
@@ -73,6 +65,7 @@ class Template:
 
 
 def _combinations(group: Domain) -> Iterator[Terms]:
+    """Yield every expression of a group of inputs, without zero coefficients."""
     for values in product(*group.values()):
         yield tuple((name, value) for name, value in zip(group, values, strict=True) if value != 0)
 
@@ -158,7 +151,9 @@ def build_space(template: Template, largest_delay: int, *, ordered: bool = True)
     ``largest_delay`` is the largest qdel_L in Rm that a trace can show. With ``ordered`` C_L never exceeds C_U, as for beliefs
     that start right; otherwise both are only known to be at least MSS/Rm.
     """
-    conditions, rates = template.condition_terms(), template.rate_terms()
+    rates = list(_combinations(template.rate_domains))
+    # The empty condition, which is never true, occurs once per group.
+    conditions = [terms for group in template.condition_domains for terms in _combinations(group)]
     for what, listed in (("conditions", conditions), ("rates", rates)):
         if len(listed) > MOST_TERMS:
             raise InputError(f"template: {len(listed)} {what}; rows hold at most {MOST_TERMS}, fewer coefficients would do")

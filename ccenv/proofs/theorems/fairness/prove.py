@@ -15,7 +15,7 @@ from ccenv.base.provenance import VERSION
 from ccenv.proofs.certificates.fairness.meaning import assumptions, in_full, statement
 from ccenv.proofs.certificates.fairness.reading import FORMAT, SUFFIX, BoundsData, DesignData, QueryData
 from ccenv.proofs.solver.solvers import Answer, Store, solve, version_of
-from ccenv.proofs.theorems.fairness.design import Design, design_of, find
+from ccenv.proofs.theorems.fairness.design import design_of, find
 from ccenv.proofs.theorems.fairness.queries import queries
 from ccenv.proofs.theorems.fairness.tables import Tables, exact_tables
 
@@ -98,7 +98,9 @@ def prove(
                 reason or f"lemma {lemma} {'does not hold' if answer.status == 'sat' else 'was not decided: ' + answer.reason}"
             )
     progress(f"{len(records)} queries: {verdict}")
-    design_data, bounds = _design_data(design), _bounds(tables)
+    asked = {name: decimal(Fraction(str(value))) for name, value in design.model_dump(exclude={"gain", "jitter"}).items()}
+    design_data = DesignData(jitter_rtts=decimal(Fraction(str(design.jitter))), **asked)
+    bounds = BoundsData(**{name: decimal(getattr(tables, name)) for name in ("ratio", "utilisation", "rtt_rtts")})
     proved = verdict == "verified"
     file = folder / f"{name}{SUFFIX}"
     if proved:
@@ -137,23 +139,6 @@ def _decide(text: str, lemma: str, limit_s: float, seed: int, store: Store | Non
 
 def _plain(answer: Answer) -> dict[str, Any]:
     return {"answer": answer.status, "solver": answer.solver, "seconds": round(answer.seconds, 4)}
-
-
-def _design_data(design: Design) -> DesignData:
-    return DesignData(
-        fairness=decimal(Fraction(str(design.fairness))),
-        jitter_rtts=decimal(Fraction(str(design.jitter))),
-        shares=decimal(Fraction(str(design.shares))),
-        utilisation=decimal(Fraction(str(design.utilisation))),
-        freedom=decimal(Fraction(str(design.freedom))),
-        early=decimal(Fraction(str(design.early))),
-        unlike=decimal(Fraction(str(design.unlike))),
-    )
-
-
-def _bounds(tables: Tables) -> BoundsData:
-    numbers = (tables.ratio, tables.utilisation, tables.rtt_rtts)
-    return BoundsData(**dict(zip(("ratio", "utilisation", "rtt_rtts"), map(decimal, numbers), strict=True)))
 
 
 def _certificate(tables: Tables, design: DesignData, bounds: BoundsData, records: list[dict[str, Any]]) -> dict[str, Any]:
