@@ -39,7 +39,7 @@ from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.recipes.settings import Recipe
 
 PAPERS = ("aurora", "genet", "orca", "canopy", "indigo", "mocc", "astraea")
-IN_USE = {"learned_everywhere": {"flooded": 0.5}}  # parameters of the action that training had otherwise
+IN_USE = {"learned_everywhere": {"flooded": 0.5, "step": 1.2}}  # parameters of the action that training had otherwise
 DOCS = Path(__file__).parents[2] / "docs"
 RUNS_OF = json.loads((DOCS / "data" / "learning.json").read_text())["runs"]
 ATTACKS = json.loads((DOCS / "data" / "company-attacks.json").read_text())["attacks"]
