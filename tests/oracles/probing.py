@@ -59,7 +59,7 @@ class ReferenceProbes:
         silence = [*itertools.takewhile(lambda m: m["acked_bytes"] == 0, reversed(lasting))][::-1]
         for end, m in enumerate(silence, 1):
             waited = [*itertools.takewhile(lambda m: m["inflight_bytes"] > 0, reversed(silence[:end]))]
-            if 0 < m["srtt_s"] < sum(each["interval_s"] for each in waited) and 2 * m["mss_bytes"] <= m["cwnd_bytes"] < math.inf:
+            if 0 < m["srtt_s"] < sum(each["interval_s"] for each in waited) and 10 * m["mss_bytes"] <= m["cwnd_bytes"] < math.inf:
                 return m["cwnd_bytes"]
         return 0.0
 

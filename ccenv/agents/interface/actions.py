@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; a segment in an outage, then the window before; first doubled per srtt until standing delay or loss "
-        "rise; paced at 2 windows per srtt and at least one per smallest RTT, below two segments at 1 per srtt",
+        "interval was lost; four segments in an outage, then half the window before; first doubled per srtt until standing delay "
+        "or loss rise; paced at 2 windows per srtt, at least one per smallest RTT of the interval, below two segments 1 per srtt",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -101,6 +101,8 @@ EVEN_PROBE = 0.07
 """Change of the window (log2) per change of the random level with ``cwnd_exp2_even``."""
 EVEN_SEGMENTS = 0.125
 """Least window of ``cwnd_exp2_even``: below one segment a single packet is in flight, paced."""
+OUTAGE_SEGMENTS = 4.0
+"""Window of ``cwnd_exp2_even`` in an outage. Where a small buffer is full, a lone one is lost too often: the RTO backs off."""
 PULL_STEP, MOST_PULLED, PULL_SEGMENTS = 0.7, 0.8, 0.5
 """Of ``cwnd_exp2_pull``: the step per action (log2), the most that the pull adds to an action, the least window."""
 START_DOUBLES = (_CWND_EXP2_EVEN, _CWND_EXP2_PULL)
@@ -158,7 +160,7 @@ def set_by_action(number, first, second, a, m):
     elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_EVEN and m.outage_cwnd_bytes > 0.0:
-        cwnd_bytes = m.outage_cwnd_bytes if m.acked_bytes > 0.0 else m.mss_bytes
+        cwnd_bytes = 0.5 * m.outage_cwnd_bytes if m.acked_bytes > 0.0 else OUTAGE_SEGMENTS * m.mss_bytes
     elif number == _CWND_EXP2_EVEN:
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:
@@ -191,8 +193,9 @@ def set_by_action(number, first, second, a, m):
     pacing_rtt_s = m.srtt_s
     if number in START_DOUBLES:
         second = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0
-        if number == _CWND_EXP2_EVEN and second > 1.0 and m.min_rtt_s > 0.0:  # an outage leaves a smoothed RTT as long as itself
-            pacing_rtt_s = min(pacing_rtt_s, second * m.min_rtt_s)
+        rtt_s = m.min_rtt_s if m.outage_cwnd_bytes > 0.0 else m.rtt_min_s
+        if number == _CWND_EXP2_EVEN and second > 1.0 and rtt_s > 0.0:  # an outage leaves a smoothed RTT as long as itself
+            pacing_rtt_s = min(pacing_rtt_s, second * rtt_s)
     else:
         cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
     return (second * cwnd_bytes / pacing_rtt_s if pacing_rtt_s > 0.0 else np.inf), cwnd_bytes
@@ -321,7 +324,7 @@ def _follow_outage(monitor, m):
     silent = monitor.decisions > 0 and m.acked_bytes == 0.0 and m.inflight_bytes > 0.0
     monitor.silent_s = monitor.silent_s + m.interval_s if silent else 0.0
     late = 0.0 < m.srtt_s < monitor.silent_s
-    if late and monitor.outage_cwnd_bytes == 0.0 and MIN_CWND_SEGMENTS * m.mss_bytes <= m.cwnd_bytes < np.inf:
+    if late and monitor.outage_cwnd_bytes == 0.0 and START_SEGMENTS * m.mss_bytes <= m.cwnd_bytes < np.inf:
         monitor.outage_cwnd_bytes = m.cwnd_bytes
     m.outage_cwnd_bytes = monitor.outage_cwnd_bytes
     if m.acked_bytes > 0.0:

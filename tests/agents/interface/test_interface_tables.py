@@ -96,12 +96,13 @@ def test_where_a_quarter_is_lost_the_window_halves() -> None:
 
 
 @given(st.floats(-1, 1), st.sampled_from((0.0, 1.5e3)), st.sampled_from((0.05, 0.09, 3.0)))
-def test_a_segment_probes_an_outage_and_the_window_comes_back(a: float, acked: float, srtt_s: float) -> None:
-    told = {"min_rtt_s": 0.05, "lost_bytes": 3e3, "probe_change": 2.0, "throughput_most_Bps": 1e6, "srtt_s": srtt_s}
-    state = measured(**told, cwnd_bytes=1500.0, acked_bytes=acked, outage_cwnd_bytes=30e3)
-    window = 30e3 if acked > 0 else 1500.0
-    rate = max(2 / srtt_s, 1 / 0.05) if acked > 0 else 1 / srtt_s
-    assert set_by_action(EVEN, 0.5, 0.25, a, state) == pytest.approx((rate * window, window))
+def test_four_segments_probe_an_outage_and_half_of_the_window_comes_back(a: float, acked: float, srtt_s: float) -> None:
+    told = {"min_rtt_s": 0.05, "srtt_s": srtt_s, "rtt_min_s": 1.0, "lost_bytes": 3e3, "throughput_most_Bps": 1e6}
+    state = measured(**told, cwnd_bytes=6e3, acked_bytes=acked, outage_cwnd_bytes=30e3)
+    window = 15e3 if acked > 0 else 6e3
+    assert set_by_action(EVEN, 0.5, 0.25, a, state) == pytest.approx((max(2 / srtt_s, 1 / 0.05) * window, window))
+    state = measured(**told | {"rtt_min_s": 0.06, "lost_bytes": 0.0}, cwnd_bytes=15e3, acked_bytes=3e3)
+    assert set_by_action(EVEN, 0.5, 0.25, 0.0, state) == pytest.approx((max(2 / srtt_s, 1 / 0.06) * 15e3, 15e3))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_levels_are_as_good_as_random() -> None:
 def test_what_is_followed_equals_the_plain_reference(seed: int, missing: float) -> None:
     rng, own, plain = np.random.default_rng(seed), monitor(), ReferenceProbes()
     for decision in range(40):
-        m = measured_record(now_s=0.3 * decision, mss_bytes=0.1, interval_s=rng.uniform(0.01, 1))
+        m = measured_record(now_s=0.3 * decision, mss_bytes=0.03, interval_s=rng.uniform(0.01, 1))
         rtts = ("srtt_s", "rtt_min_s", "rtt_mean_s", "rtt_last_s", "min_rtt_s")
         for name in (*rtts, "cwnd_bytes", "lost_bytes", "inflight_bytes", "acked_bytes"):
             m[name] = 0.0 if rng.random() < (3 if name == "acked_bytes" else 1) * missing else rng.uniform(0.01, 1)
