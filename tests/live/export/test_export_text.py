@@ -377,7 +377,7 @@ def bounds_of(acks: np.ndarray, rate_Bps: float, **options: Any) -> tuple[float,
 SENDERS = ("cc_probe_drain", "cc_qdel", "cc_probe_fast", "cc_probe_slow", "cc_probe_qdel", "learned_nominal_u54", "reno", "copa")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     sender=st.sampled_from(SENDERS), bdp_packets=st.floats(12, 200), rtt_s=st.floats(0.01, 0.1), buffer_bdp=st.floats(0.05, 6),
     jitter=st.sampled_from([("none", 0.0), ("batch", 0.5), ("batch", 1.0), ("constant", 1.0), ("adversary", 1.0)]),
