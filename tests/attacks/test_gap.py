@@ -96,7 +96,7 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
 
 
 def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
-    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[])
+    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=150_000, samples=5, cold_ends_rtts=[])
     envelope, steady, copa = rows
     assert steady.bound == pytest.approx(0.835) and steady.refuted == pytest.approx(0.84)
     for row in (envelope, steady):

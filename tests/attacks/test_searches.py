@@ -55,7 +55,7 @@ def test_any_budget_is_kept_or_refused(name, runs):
         pytest.importorskip({"policy_cma_es": "cma", "policy_ppo": "stable_baselines3", "solver": "z3"}[name])
     budget = 160 * runs + 10
     given = SMALL | {"budget_flow_steps": budget}
-    spec = "solver:steps=20,asks=1" if name == "solver" else name
+    spec = "solver:steps=20,asks=1,time_limit_s=1" if name == "solver" else name
     try:
         finding = attack("cc_probe_drain", path=ONE, adversaries=[spec], **given).worst
     except InputError as error:

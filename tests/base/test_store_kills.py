@@ -53,15 +53,11 @@ def league_numbers(out: Path) -> Any:
     return data, (out / "senders" / "round-00" / "policy.safetensors").read_bytes()
 
 
-def solutions(out: Path) -> Any:
-    return {file.name: file.read_bytes() for file in out.glob("*/solutions/*.json")}
-
-
 COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = {
     "bench": (["bench", "run", "small.yaml"], lambda out: (out / "cells.jsonl").read_bytes(), (1, 2, 3)),
     "league": (["league", "league.yaml"], league_numbers, (9,)),
     "report": (["report", "cubic", "--only", "bufferbloat"], lambda out: json.loads((out / "report.json").read_text()), (1, 3)),
-    "synth": (["synth", "quick"], solutions, (2, 4)),
+    "synth": (["synth", "quick"], lambda out: {file.name: file.read_bytes() for file in out.glob("*/solutions/*.json")}, (2, 4)),
     "train": (
         ["train", "quick_sender", *(a for name, value in TRAINED.items() for a in ("--set", f"{name}={value}"))],
         lambda out: (out / "policy.safetensors").read_bytes(),
@@ -70,10 +66,7 @@ COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = 
 }
 
 
-SLOW = ("report",)
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "report")) for name in COMMANDS])
 def test_a_killed_command_goes_on_to_the_same_result(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command, result, kills = COMMANDS[name]
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import trim_mean
 from small_suite import small, small_suite, write_suite
 from tables.bench_records import read_records, write_record
 from test_bench_packet import small_packets
@@ -102,6 +101,8 @@ def test_interquartile_mean_by_hand() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_interquartile_mean_is_rliables(values: list[float]) -> None:
+    from scipy.stats import trim_mean  # a second to import, in every process that collects this
+
     assert interquartile_mean(np.array(values)) == pytest.approx(trim_mean(values, 0.25), abs=1e-6)
 
 

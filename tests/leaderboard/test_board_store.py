@@ -283,7 +283,7 @@ def memory() -> Iterator[BoardStore]:
         yield store
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.dictionaries(st.text(max_size=8).filter(lambda key: key != "files"), PLAIN, max_size=4))
 def test_any_record_comes_back(memory: BoardStore, content: dict[str, Any]) -> None:
     number = next(NUMBERS)

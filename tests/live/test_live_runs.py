@@ -32,7 +32,7 @@ COMMAND = [sys.executable, "-m", "ccenv.cli.main", "live"]
 def wanted(sender: str, **more: Any) -> dict[str, Any]:
     flow = {"sender": sender, "rtt_ms": 40, **more.pop("flow", {})}
     link = {"rate_mbps": 24, "buffer_bdp": 1, **more.pop("link", {})}
-    return {"name": "test", "duration_s": 3, "warmup_s": 1, "links": [link], "flows": [flow], **more}
+    return {"name": "test", "duration_s": 2, "warmup_s": 1, "links": [link], "flows": [flow], **more}
 
 
 def run(data: dict[str, Any]) -> LiveResult:
@@ -155,7 +155,7 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jitter", [{}, pytest.param({"kind": "batch", "max_s": 0.04}, marks=pytest.mark.slow)])
 def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
     """Bit for bit at every ACK of a run; its bounds hold; without jitter it uses the link as in the packet engine."""
-    data = wanted("cc_probe_drain", duration_s=4, warmup_s=2, flow={"jitter": jitter} if jitter else {})
+    data = wanted("cc_probe_drain", duration_s=2.5, warmup_s=1, flow={"jitter": jitter} if jitter else {})
     result = run(data)
     recording = result.recordings[0]
     assert recording is not None and len(result.beliefs(0)) > 1000 and recording.difference() is None

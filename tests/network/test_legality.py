@@ -29,7 +29,7 @@ from ccenv.network.path import FlowPath, Path, Workload, make_path
 from ccenv.network.path import Path as NetworkPath
 from ccenv.network.trace import PER_FLOW, PER_PATH, Trace
 
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def varied(model: str, seed: int, **keywords: object) -> Trace:

@@ -95,7 +95,7 @@ def random_query(rng: random.Random, lambda_delay: Literal["kept", "seen"]) -> Q
     return Query("random", setting, sender, Property("none", "nothing", lambda v: False, Needs(bounds)))
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.slow)])
 def test_random_models_replay_exactly_and_run_in_the_engine(count: int) -> None:
     rng = random.Random(7)
     replayed = 0

@@ -138,16 +138,17 @@ def test_parallel_lemmas_agree_with_serial_ones() -> None:
     assert verdicts[0] == verdicts[1]
 
 
-@pytest.mark.parametrize("buffers", [("small",), pytest.param(BUFFERS, marks=pytest.mark.slow)])
-def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccenv.proofs.claims.envelope.BUFFERS", buffers)
+@pytest.mark.parametrize("few", [{"MODELS": ("ideal", "ccac"), "BUFFERS": ("small",)}, pytest.param({}, marks=pytest.mark.slow)])
+def test_envelope_is_the_same_from_two_workers(few: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, places in few.items():
+        monkeypatch.setattr(f"ccenv.proofs.claims.envelope.{name}", places)
     run = EnvelopeRun("cc_probe_fast", 3, budget_s=120.0, reuse=False, recheck="yices")
     tables = [run_envelope(run, jobs)["rows"] for jobs in (1, 2)]
     for row in [*tables[0], *tables[1]]:
         row["seconds"] = 0
         if row["verdict"] == "verified":
             assert row.pop("recheck")["status"] == "unsat"
-    assert tables[0] == tables[1] and {row["buffer"] for row in tables[0]} == set(buffers)
+    assert tables[0] == tables[1] and {row["buffer"] for row in tables[0]} == set(few.get("BUFFERS", BUFFERS))
     assert json.loads(json.dumps(tables[0])) == tables[0] and any(row["verdict"] == "verified" for row in tables[0])
     assert all(row["trace"] for row in tables[0] if row["verdict"] == "refuted")
 

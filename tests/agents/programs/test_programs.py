@@ -68,7 +68,7 @@ input_values = st.one_of(finite, st.just(math.inf), st.just(0.0))
 
 
 @given(programs)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_program_round_trips_through_json(program):
     assert parse_program(to_json(program), bounded=False) == program
     assert parse_program(to_data(program), bounded=False) == program
@@ -76,7 +76,7 @@ def test_program_round_trips_through_json(program):
 
 
 @given(programs, st.lists(input_values, min_size=len(UNIT_OF), max_size=len(UNIT_OF)), st.booleans(), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_kernel_equals_reference(program, numbers, utilised, loss):
     inputs = dict(zip(UNIT_OF, numbers, strict=True)) | {"utilised": utilised, "loss": loss}
     inputs["MSS/Rm"] = min(inputs["MSS/Rm"], 1e9)
@@ -87,7 +87,7 @@ def test_kernel_equals_reference(program, numbers, utilised, loss):
 
 
 @given(st.lists(programs, min_size=2, max_size=4), st.lists(finite, min_size=len(INPUTS), max_size=len(INPUTS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_stacked_programs_evaluate_as_alone(many, numbers):
     compiled = [compile_program(p) for p in many]
     nodes, first_rows = stack_programs(compiled)

@@ -273,7 +273,7 @@ def test_c_equals_twin_on_recorded_acks(name: str) -> None:
         assert len(states) > 200 and len(np.unique(states["rate"])) > 3
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(program=st.integers(0, 10**6), history=st.integers(0, 10**6), setting=st.integers(0, 3))
 def test_c_equals_twin_on_random_acks(program: int, history: int, setting: int) -> None:
     options = ({}, {"jitter_s": 0.013}, {"rtt_s": 0.02}, {"rtt_s": 0.05, "jitter_s": 0.1})[setting]
@@ -281,7 +281,7 @@ def test_c_equals_twin_on_random_acks(program: int, history: int, setting: int) 
         assert_equal(random_program(program), random_acks(seed), **options)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(program=st.integers(0, 10**6), history=st.integers(0, 10**6), chooser=st.sampled_from(["lo", "middle", "hi", "user"]))
 def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str) -> None:
     """Shields: the C equals its twin whatever is answered and when, and the rate lies between the ends of the interval."""
@@ -293,7 +293,7 @@ def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str)
         assert chooser == "user" or len(np.unique(states["position"])) == 1
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(history=st.integers(0, 10**6), seed=st.integers(0, 10**6), relu=st.booleans())
 def test_a_policy_that_is_compiled_in_equals_its_twin(history: int, seed: int, relu: bool) -> None:
     """Random policies with weights of all sizes, in random shields, on random ACKs."""
@@ -377,7 +377,7 @@ def bounds_of(acks: np.ndarray, rate_Bps: float, **options: Any) -> tuple[float,
 SENDERS = ("cc_probe_drain", "cc_qdel", "cc_probe_fast", "cc_probe_slow", "cc_probe_qdel", "learned_nominal_u54", "reno", "copa")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     sender=st.sampled_from(SENDERS), bdp_packets=st.floats(12, 200), rtt_s=st.floats(0.01, 0.1), buffer_bdp=st.floats(0.05, 6),
     jitter=st.sampled_from([("none", 0.0), ("batch", 0.5), ("batch", 1.0), ("constant", 1.0), ("adversary", 1.0)]),
