@@ -71,7 +71,7 @@ def test_each_seed_of_learned_everywhere_is_what_the_record_says(seed: int) -> N
 
 
 def test_flows_of_one_policy_do_not_flood_a_small_link() -> None:
-    """Room for one or two packets of each: without the halving the link loses three of five, for ever; none starves in an outage."""
+    """Room for one or two packets of each: without the halving the link loses three of five, for ever."""
     flow = {"sender": "learned_everywhere", "rtt_ms": 5.5}
     scenario = {"links": [{"rate_mbps": 11, "buffer_bdp": 2.3}], "flows": [flow] * 8}
     flows = simulate({"name": "small", "duration_s": 30, "warmup_s": 10, **scenario}).summary()["flows"]

@@ -75,8 +75,8 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; four segments in an outage, then half the window before; first doubled per srtt until standing delay "
-        "or loss rise; paced at 2 windows per srtt, at least one per smallest RTT of the interval, below two segments 1 per srtt",
+        "interval was lost; four segments in an outage, then back as far as it is known to fit; first doubled per srtt until standing "
+        "delay or loss rise; paced at 2 windows per srtt, at least one per smallest RTT of the interval, below two segments 1 per srtt",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
@@ -160,7 +160,10 @@ def set_by_action(number, first, second, a, m):
     elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
     elif number == _CWND_EXP2_EVEN and m.outage_cwnd_bytes > 0.0:
-        cwnd_bytes = 0.5 * m.outage_cwnd_bytes if m.acked_bytes > 0.0 else OUTAGE_SEGMENTS * m.mss_bytes
+        cwnd_bytes = OUTAGE_SEGMENTS * m.mss_bytes
+        if m.acked_bytes > 0.0:
+            # RFC 5681 s.3.1: half of it; more where the largest throughput filled more
+            cwnd_bytes = min(m.outage_cwnd_bytes, max(0.5 * m.outage_cwnd_bytes, m.throughput_most_Bps * m.min_rtt_s))
     elif number == _CWND_EXP2_EVEN:
         cwnd_bytes = m.cwnd_bytes
         if m.starting == STARTING:

@@ -95,11 +95,11 @@ def test_where_a_quarter_is_lost_the_window_halves() -> None:
         assert set_by_action(EVEN, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost, a)
 
 
-@given(st.floats(-1, 1), st.sampled_from((0.0, 1.5e3)), st.sampled_from((0.05, 0.09, 3.0)))
-def test_four_segments_probe_an_outage_and_half_of_the_window_comes_back(a: float, acked: float, srtt_s: float) -> None:
-    told = {"min_rtt_s": 0.05, "srtt_s": srtt_s, "rtt_min_s": 1.0, "lost_bytes": 3e3, "throughput_most_Bps": 1e6}
+@given(st.floats(-1, 1), st.sampled_from((0.0, 1.5e3)), st.sampled_from((0.05, 0.09, 3.0)), st.sampled_from((2e5, 4e5, 1e6)))
+def test_four_segments_probe_an_outage_and_the_window_comes_back(a: float, acked: float, srtt_s: float, most_Bps: float) -> None:
+    told = {"min_rtt_s": 0.05, "srtt_s": srtt_s, "rtt_min_s": 1.0, "lost_bytes": 3e3, "throughput_most_Bps": most_Bps}
     state = measured(**told, cwnd_bytes=6e3, acked_bytes=acked, outage_cwnd_bytes=30e3)
-    window = 15e3 if acked > 0 else 6e3
+    window = {2e5: 15e3, 4e5: 20e3, 1e6: 30e3}[most_Bps] if acked > 0 else 6e3
     assert set_by_action(EVEN, 0.5, 0.25, a, state) == pytest.approx((max(2 / srtt_s, 1 / 0.05) * window, window))
     state = measured(**told | {"rtt_min_s": 0.06, "lost_bytes": 0.0}, cwnd_bytes=15e3, acked_bytes=3e3)
     assert set_by_action(EVEN, 0.5, 0.25, 0.0, state) == pytest.approx((max(2 / srtt_s, 1 / 0.06) * 15e3, 15e3))
