@@ -75,8 +75,9 @@ ACTIONS = (
         "cwnd_exp2_even",
         "cwnd",
         "cwnd * 2^(step*a + 0.07*(change of a random level)), at least 1/8 segment, at most half where more than `flooded` of an "
-        "interval was lost; four segments in an outage, then back as far as it is known to fit; first doubled per srtt until standing "
-        "delay or loss rise; paced at 2 windows per srtt, at least one per smallest RTT of the interval, below two segments 1 per srtt",
+        "interval was lost; four segments in an outage, then back as far as it is known to fit; first doubled per srtt until "
+        "standing delay or loss rise; paced at 2 windows per srtt, at least one per smallest RTT of the interval, below two "
+        "segments 1 per srtt",
         "",
         {"step": (0.5, 0.01, 4.0), "flooded": (0.25, 0.05, 1.0)},
     ),
