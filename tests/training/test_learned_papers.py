@@ -282,3 +282,12 @@ def test_the_same_attack_takes_less_where_jitter_is_long(senders: tuple[Sender, 
     before, after = (attack(one, path=path, adversaries=["policy_cem"], budget_flow_steps=300_000, seed=3) for one in senders)
     assert before.legal and after.legal
     assert after.worst_utilisation > before.worst_utilisation + 0.01
+
+
+@pytest.mark.parametrize(("sender", "mbps"), [("learned_everywhere", 6), ("learned_fair", 0.5), ("aurora", 0.2)])
+def test_a_flow_that_pauses_does_not_grow_meanwhile(sender: str, mbps: float) -> None:
+    """The link's loss is .09, .24 and .66 without the rule (docs/interface.md, actions)."""
+    flow = {"sender": sender, "rtt_ms": 50, "workload": {"kind": "on_off", "on_s": 0.5, "off_s": 1}}
+    scenario = {"links": [{"rate_mbps": 20, "buffer_bdp": 1}], "flows": [flow]}
+    summary = simulate({"name": "pauses", "duration_s": 20, "warmup_s": 5, **scenario}).summary()
+    assert summary["links"][0]["loss"] < 0.02 and summary["flows"][0]["throughput_mbps"] > mbps

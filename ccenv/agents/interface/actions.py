@@ -116,7 +116,10 @@ START_SEGMENTS = 10.0
 """Segments per known Rm, or in the window, before the first decision of a flow (RFC 6928 s.2)."""
 MOST_WINDOWS = 16.0
 """A window grows to so many times what arrived in a smoothed RTT at most so far, or so many first windows; a rate as far. A
-flow that begins on a full buffer hears of its losses only after a time-out, one with little to send never (RFC 7661)."""
+flow that begins on a full buffer hears of its losses only after a time-out."""
+LEAST_USED = 0.5
+"""Where less of a window of START_SEGMENTS and more, or of such a rate, was sent and nothing lost, it grows no further (RFC 7661
+s.4.3): the application is the limit."""
 
 
 def action(name: str) -> Action:
@@ -147,9 +150,14 @@ def set_by_action(number, first, second, a, m):
     if number == _RATE_LOG2:
         return max(m.C_L_Bps * 2.0 ** (first * a), m.mss_bytes / m.told_rtt_s), np.inf
     first_bytes = START_SEGMENTS * m.mss_bytes
+    most_bytes = MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)
+    asked_bytes = min(m.cwnd_bytes, m.rate_Bps * m.srtt_s)  # per smoothed RTT
+    idle = m.lost_bytes == 0.0 and (m.acked_bytes > 0.0 or m.inflight_bytes == 0.0)  # neither loss recovery nor silence
+    if idle and asked_bytes >= first_bytes and m.sent_bytes * m.srtt_s < LEAST_USED * asked_bytes * m.interval_s:
+        most_bytes = 0.0
     if number in (_RATE_DELTA, _RATE_EXP2, _RATE_EXP2_OVER):
         rate_Bps = _scale(m.rate_Bps, first * second * a) if number == _RATE_DELTA else m.rate_Bps * 2.0 ** (first * a)
-        most_Bps = MOST_WINDOWS * max(first_bytes / m.srtt_s, m.throughput_most_Bps) if m.srtt_s > 0.0 else np.inf
+        most_Bps = most_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf
         return max(min(rate_Bps, max(m.rate_Bps, most_Bps)), least_Bps), np.inf
     if number == _RATE_BETWEEN:
         rate_Bps = m.shield_low_Bps + 0.5 * (a + 1.0) * (m.shield_high_Bps - m.shield_low_Bps)
@@ -193,7 +201,7 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = max(cwnd_bytes, PULL_SEGMENTS * m.mss_bytes)
     else:
         cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
-    cwnd_bytes = min(cwnd_bytes, max(m.cwnd_bytes, MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)))
+    cwnd_bytes = min(cwnd_bytes, max(m.cwnd_bytes, most_bytes))
     pacing_rtt_s = m.srtt_s
     if number in START_DOUBLES:
         second = PROBE_PACING_GAIN if cwnd_bytes >= MIN_CWND_SEGMENTS * m.mss_bytes else 1.0

@@ -52,6 +52,8 @@ TERMS = (
     Term("lost_log2", "log2", "log2(1 + lost bytes / bytes that the fair share of the link could carry)"),
     Term("beside_standing_log2", "log2", "standing_log2 beside other senders, else 0"),
     Term("beside_share_log2", "log2", "share_log2 beside other senders, else 0"),
+    Term("share_log2_squared", "1", "min(share_log2^2, 4)"),
+    Term("beside_share_log2_squared", "1", "share_log2_squared beside other senders, else 0"),
 )
 TERM_NUMBERS = {term.name: number for number, term in enumerate(TERMS)}
 N_TERMS = len(TERMS)
@@ -134,3 +136,5 @@ def fill_terms(m, action_before, out):
     out[25] = np.log2(1.0 + max(m.true_flows, 1.0) * lost_share)
     out[26] = beside * out[24]
     out[27] = beside * share
+    out[28] = min(share * share, 4.0)
+    out[29] = beside * out[28]

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 enum { MOST_FLOWS = 16, FIRST_PORT = 20000, FIRST_SINK_PORT = 30000, REPORT_PORT = 9, INFO_BYTES = 256, CHUNK = 16384 };
-enum { KEPT = 128 << 10, QUEUE = 50000, TIMER = 64, HELLO = 0xffff };
+enum { KEPT = 128 << 10, QUEUE = 30000, TIMER = 64, HELLO = 0xffff };
 static const char *const ADDRESSES[] = { "10.77.0.1", "10.77.0.2" };
 
 struct flow {

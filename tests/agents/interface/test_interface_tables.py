@@ -63,7 +63,7 @@ def test_aurora_sees_what_its_paper_says_and_raw_signals_have_their_units() -> N
 
 def test_actions_set_what_their_formulas_say_and_no_number_is_the_smallest_one() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
-    state |= {"acked_bytes": 3e3, "shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
+    state |= {"acked_bytes": 3e3, "sent_bytes": 3e4, "shield_low_Bps": 1e6, "shield_high_Bps": 3e6, "probe_change": 2.0}
     pull = 0.7 * (35 / 400) ** 0.5  # 400 segments per s
     wanted = {
         "rate_log2": (2e6 * 2.0**1.5, np.inf),
@@ -91,7 +91,7 @@ EVEN, PULL = (next(number for number, row in enumerate(ACTIONS) if row.name == f
 
 def test_where_a_quarter_is_lost_the_window_halves() -> None:
     for lost, a, factor in ((1e3, 1.0, 2.0**0.5), (1.1e3, 1.0, 0.5), (3e3, 0.0, 0.5), (3e3, -1.0, 0.5), (0.0, -1.0, 2.0**-0.5)):
-        state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost, acked_bytes=3e3)
+        state = measured(cwnd_bytes=30e3, srtt_s=0.05, lost_bytes=lost, acked_bytes=3e3, sent_bytes=3e4)
         assert set_by_action(EVEN, 0.5, 0.25, a, state)[1] == pytest.approx(30e3 * factor), (lost, a)
 
 
@@ -109,16 +109,24 @@ def test_four_segments_probe_an_outage_and_the_window_comes_back(a: float, acked
     "name", [row.name for row in ACTIONS if row.sets == "cwnd" or row.name in ("rate_delta", "rate_exp2", "rate_exp2_over")]
 )
 @pytest.mark.parametrize(("mbps", "most"), [(0.0, 160.0), (1.2, 160.0), (120.0, 16e3)])
-def test_a_flow_grows_to_sixteen_times_what_arrived(name: str, mbps: float, most: float) -> None:
+def test_a_flow_grows_to_sixteen_times_what_arrived_and_only_where_it_sent(name: str, mbps: float, most: float) -> None:
     """One that hears nothing, or has little to send, whatever it asks for and however it starts."""
     number = next(number for number, row in enumerate(ACTIONS) if row.name == name)
     first, second = [*(high for _, _, high in ACTIONS[number].parameters.values()), 0.0][:2]
     for starting, before in itertools.product((STEADY, STARTING), (10.0, most / 1.01, most, 3 * most)):
         told = {"srtt_s": 0.1, "acked_bytes": 1e3, "probe_change": 2.0, "throughput_most_Bps": mbps * 125e3, "starting": starting}
-        told |= {"cwnd_bytes": 1500 * before, "inner_cwnd_bytes": 1500 * before, "rate_Bps": 15e3 * before}
-        rate_Bps, cwnd_bytes = set_by_action(number, first, second, 1.0, measured(**told))
-        after = cwnd_bytes / 1500 if ACTIONS[number].sets == "cwnd" else rate_Bps / 15e3
-        assert before < after <= most if before < most else after == before, (starting, before)
+        told |= {"inner_cwnd_bytes": 1500 * before, "rate_Bps": 15e3 * before}
+        told |= {"cwnd_bytes": 1500 * before if ACTIONS[number].sets == "cwnd" else np.inf}
+        # of what was asked for per smoothed RTT, in an interval of 0.4 of it; idle is who lost nothing and hears something
+        for sent, heard in itertools.product(
+            (0.45, 0.55), ({}, {"lost_bytes": 1.0}, {"acked_bytes": 0.0, "inflight_bytes": 1.0})
+        ):
+            grows = before < most and (sent > 0.5 or heard) and not (name == "cwnd_exp2_pull" and "inflight_bytes" in heard)
+            state = measured(**told | heard, sent_bytes=0.4 * sent * 1500 * before)
+            rate_Bps, cwnd_bytes = set_by_action(number, first, second, 1.0, state)
+            grown = (cwnd_bytes if ACTIONS[number].sets == "cwnd" else rate_Bps * 0.1) / 1500 / before
+            low, high = (1.001, most / before) if grows else (1, 1)
+            assert low - 1e-9 <= grown <= high + 1e-9, (starting, before, sent, heard)
 
 
 AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
@@ -127,6 +135,7 @@ AMOUNTS = st.sampled_from((0.0, 1.5e3, 3e4, 3e6))
 @given(st.floats(-1, 1), st.sampled_from((0.0, 1.0, 2.0)), st.floats(1, 1e6), st.sampled_from((0.0, 0.01, 0.3)), AMOUNTS, AMOUNTS)
 def test_a_pulled_window_is_that_of_the_page(a, starting, segments, srtt_s, acked, lost):
     told = {"cwnd_bytes": 1500 * segments, "srtt_s": srtt_s, "acked_bytes": acked, "lost_bytes": lost, "starting": starting}
+    told |= {"rate_Bps": np.inf, "sent_bytes": np.inf}
     rate_Bps, cwnd_bytes = set_by_action(PULL, 35.0, 0.25, a, measured(**told, probe_change=-2.0))
     wanted = pulled_window(a, int(starting), segments, srtt_s, acked, lost, pull=35, flooded=0.25, change=-2)
     assert cwnd_bytes == pytest.approx(1500 * wanted)
@@ -139,7 +148,7 @@ def test_the_pull_brings_unequal_windows_together(mbps: float) -> None:
     """Two flows that are asked the same, what holds a fair window: the smaller one grows, the larger one shrinks."""
     windows, srtt_s = [10.0, 90.0], 100 * 12e3 / (mbps * 1e6)
     for _ in range(300):
-        told = [measured(cwnd_bytes=1500 * w, srtt_s=srtt_s, acked_bytes=1e3) for w in windows]
+        told = [measured(cwnd_bytes=1500 * w, srtt_s=srtt_s, acked_bytes=1e3, sent_bytes=np.inf) for w in windows]
         windows = [set_by_action(PULL, 35.0, 1.0, -((35 * srtt_s / 50) ** 0.5), m)[1] / 1500 for m in told]
     assert windows == pytest.approx([50.0, 50.0], rel=0.1)
 
