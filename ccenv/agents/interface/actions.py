@@ -118,8 +118,8 @@ MOST_WINDOWS = 16.0
 """A window grows to so many times what arrived in a smoothed RTT at most so far, or so many first windows; a rate as far. A
 flow that begins on a full buffer hears of its losses only after a time-out."""
 LEAST_USED = 0.5
-"""Where less of a window of START_SEGMENTS and more, or of such a rate, was sent and nothing lost, it grows no further (RFC 7661
-s.4.3): the application is the limit."""
+"""A window of START_SEGMENTS and more, or such a rate, grows no further where less of it was sent and is in flight, nothing lost,
+no silence: the application is the limit (RFC 7661 s.4.3). An inner CCA has a rule of its own."""
 
 
 def action(name: str) -> Action:
@@ -152,8 +152,9 @@ def set_by_action(number, first, second, a, m):
     first_bytes = START_SEGMENTS * m.mss_bytes
     most_bytes = MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)
     asked_bytes = min(m.cwnd_bytes, m.rate_Bps * m.srtt_s)  # per smoothed RTT
-    idle = m.lost_bytes == 0.0 and (m.acked_bytes > 0.0 or m.inflight_bytes == 0.0)  # neither loss recovery nor silence
-    if idle and asked_bytes >= first_bytes and m.sent_bytes * m.srtt_s < LEAST_USED * asked_bytes * m.interval_s:
+    idle = m.inner_cwnd_bytes == 0.0 and m.lost_bytes == 0.0 and (m.acked_bytes > 0.0 or m.inflight_bytes == 0.0)
+    used_bytes = max(m.inflight_bytes, m.sent_bytes * m.srtt_s / m.interval_s)
+    if idle and asked_bytes >= first_bytes and used_bytes < LEAST_USED * asked_bytes:
         most_bytes = 0.0
     if number in (_RATE_DELTA, _RATE_EXP2, _RATE_EXP2_OVER):
         rate_Bps = _scale(m.rate_Bps, first * second * a) if number == _RATE_DELTA else m.rate_Bps * 2.0 ** (first * a)
