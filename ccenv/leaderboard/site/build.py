@@ -19,7 +19,7 @@ from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, make_board
 from ccenv.leaderboard.site.sections import FOLDER, NO_QUIC, PAGE, Certified, League, Quic, league_view, read_leagues, read_quic
 from ccenv.leaderboard.site.sources import Records
-from ccenv.proofs.certificates.library import shipped_folder, stored
+from ccenv.proofs.certificates.library import Stored, shipped_folder, stored
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,7 +45,7 @@ def build_site(
         CcenvError: if the site cannot be written.
     """
     require_extra("jinja2", "board")
-    certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
+    certified = Certified([*_shipped(), *(one for folder in certificates for one in stored(folder))])
     played = read_leagues(list(leagues))
     board = make_board(records, certified)
     _replace(out, site_files(board, played, read_quic(quic)))
@@ -62,6 +62,12 @@ def build_site(
 
 def site_files(board: Board, leagues: Sequence[League] = (), quic: Quic = NO_QUIC) -> dict[str, bytes]:
     return _pages(board, leagues, quic) | _copies(board) | {league.link: league.content for league in leagues}
+
+
+@cache
+def _shipped() -> list[Stored]:
+    """Return the shipped certificates, read once in a process."""
+    return stored(shipped_folder())
 
 
 @cache
