@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 IMPORTED = [
     *("matplotlib.pyplot", "ccenv.leaderboard.site.exchange"),
     *("ccenv.benchmarks.run.runner", "ccenv.benchmarks.compare", "ccenv.envs.clients.sb3", "ccenv.training.run"),
+    *("torch._dynamo", "pandas"),  # which a first step of training imports
     "tests.ready_engines",  # found from the root of the repository; where tests start elsewhere, each process loads them
 ]
 

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -99,6 +99,12 @@ def build_app(invoked: str | None) -> typer.Typer:
         else:
             app.command(group.name, no_args_is_help=False)(target)
     return app
+
+
+@cache
+def _commands(invoked: str | None) -> Any:
+    """Return the application's commands; to make them takes half as long as a short command."""
+    return typer.main.get_command(build_app(invoked))
 
 
 def _show_version(value: bool) -> None:
@@ -202,7 +208,7 @@ def list_commands() -> dict[str, Any]:
     """Return all commands by their full names, hidden ones left out."""
     out: dict[str, Any] = {}
     for group in GROUPS:
-        out |= dict(_list_leaves(group.name, typer.main.get_command(build_app(group.name)).commands[group.name]))  # type: ignore[attr-defined]
+        out |= dict(_list_leaves(group.name, _commands(group.name).commands[group.name]))
     return out
 
 
@@ -221,7 +227,7 @@ def find_command(name: str) -> Any:
     names = [group.name for group in GROUPS]
     if first not in names:
         raise UnknownNameError(f"unknown command {first!r}.{did_you_mean(first, names)}")
-    command = typer.main.get_command(build_app(first)).commands[first]  # type: ignore[attr-defined]
+    command = _commands(first).commands[first]
     for word in words:
         inner = getattr(command, "commands", {})
         if word not in inner:
@@ -241,7 +247,7 @@ def _run(arguments: list[str]) -> int:
         from ccenv.cli.settings import former_command
 
         raise CcenvError(former_command(invoked) or f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
-    result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False, obj=find_command)
+    result = _commands(invoked)(arguments, prog_name="ccenv", standalone_mode=False, obj=find_command)
     return result if isinstance(result, int) else 0
 
 

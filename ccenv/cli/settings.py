@@ -64,7 +64,7 @@ SOURCES: dict[str, Source] = {
     "train": Source("ccenv.training.config:TrainConfig", configs="ccenv.configs.train"),
     "distill": Source(
         "ccenv.training.distill.run:DistillSettings",
-        ("rounds", "time_limit_s", "recheck", "timeouts", "n_paths", "generations"),
+        ("rounds", "time_limit_s", "recheck", "timeouts", "n_paths", "generations", "attack_flow_steps"),
         {
             "utilisation": _own(
                 tuple[float, ...], (), "with --prove: utilisations to prove, a program each: a frontier; 0.54 by default"

@@ -47,7 +47,7 @@ class Run:
 def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=1500.0, extra_delay=None, watch=(), seed=7):
     """Run one flow. extra_delay(seq, now_s) is added to the ACK's delay, kept in order. Return a Run."""
     init, on_ack, on_loss, on_tick = compiled(sender)
-    state = fresh_state(sender, mss_bytes=mss, seed=seed)
+    state = fresh_state(sender, False, mss_bytes=mss, seed=seed)
     init(state)
     ack, loss, tick = (np.zeros(1, d)[0] for d in (ACK, LOSS, TICK))  # as records they are written slowly
     ack["mss_bytes"] = loss["mss_bytes"] = tick["mss_bytes"] = mss

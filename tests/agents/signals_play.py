@@ -14,13 +14,12 @@ from machine_code import machine_code
 from ccenv.agents.callbacks import ACK, LOSS, TICK
 
 
-def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
-    """Return a zeroed state record with header and parameters set, before init."""
-    state = np.zeros(1, sender.state).view(np.recarray)[0]
-    state.mss_bytes, state.seed, state.env, state.flow = mss_bytes, seed, env, flow
-    for name, value in sender.parameters.items():
+def fresh_state(sender, as_record=True, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
+    """Return a zeroed state with header and parameters set, before init: as a record for plain Python, else as ``signal``."""
+    state = np.zeros(1, sender.state)
+    for name, value in {"mss_bytes": mss_bytes, "seed": seed, "env": env, "flow": flow, **sender.parameters}.items():
         state[name] = value
-    return state
+    return state.view(np.recarray)[0] if as_record else state[0]
 
 
 def signal(dtype, as_record=True, **values):

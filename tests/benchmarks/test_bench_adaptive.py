@@ -53,22 +53,22 @@ def test_influence_is_what_a_run_that_counts_more_moves() -> None:
 
 
 def population(kind: str) -> dict[str, Any]:
-    """Scenario -> a draw of one run: of few scenarios, of one kind of noise, or of several with very different spread."""
+    """Scenario -> draws of n runs: of few scenarios, of one kind of noise, or of several with very different spread."""
     if kind == "few":
-        return {"low": lambda g: g.uniform(0, 1), "high": lambda g: g.uniform(0.43, 1.43)}
+        return {"low": lambda g, n: g.uniform(0, 1, n), "high": lambda g, n: g.uniform(0.43, 1.43, n)}
     if kind == "even":
-        return {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.1) for place in range(8)}
-    draws: dict[str, Any] = {f"s{place}": lambda g, place=place: g.normal(place / 8, 0.02) for place in range(6)}
-    return draws | {"two": lambda g: g.choice([0.2, 0.7]), "wide": lambda g: g.uniform(0, 1)}
+        return {f"s{place}": lambda g, n, place=place: g.normal(place / 8, 0.1, n) for place in range(8)}
+    draws: dict[str, Any] = {f"s{place}": lambda g, n, place=place: g.normal(place / 8, 0.02, n) for place in range(6)}
+    return draws | {"two": lambda g, n: g.choice([0.2, 0.7], n), "wide": lambda g, n: g.uniform(0, 1, n)}
 
 
 @pytest.mark.parametrize(("kind", "half_width"), [("few", 0.1), ("even", 0.02), ("uneven", 0.02)])
 def test_the_interval_holds_the_truth_and_the_forecast_the_number_of_runs(kind: str, half_width: float) -> None:
     draws, generator = population(kind), np.random.default_rng(2)
-    many = [np.array([draw(generator) for _ in range(20_000)]) for draw in draws.values()]
+    many = [draw(generator, 20_000) for draw in draws.values()]
     truth, inside, runs, forecasts = influences(many)[0], 0, [], []
     for _ in range(120):
-        sequence = {name: [float(draw(generator)) for _ in range(MOST_RUNS)] for name, draw in draws.items()}
+        sequence = {name: draw(generator, MOST_RUNS).tolist() for name, draw in draws.items()}
         plan = Plan(list(draws), half_width, lambda name, n, sequence=sequence: sequence[name][:n])
         plan.advance()
         assert plan.finished and plan.known is not None and plan.known.half_width <= half_width

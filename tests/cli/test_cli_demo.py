@@ -32,7 +32,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("plan")
     (folder / "tiny.yaml").write_text(yaml.safe_dump(SMALL_TRAINING))
     (folder / "suite.yaml").write_text(yaml.safe_dump(small(seeds=[1])))
-    (folder / "hard.yaml").write_text(yaml.safe_dump(small(name="hard", seeds=[1], adversaries=["kind", "slowest"])))
+    (folder / "hard.yaml").write_text(yaml.safe_dump(small(name="hard", seeds=[1], agents=[], adversaries=["kind", "slowest"])))
     return Plan(str(folder / "tiny.yaml"), str(folder / "hard.yaml"), str(folder / "suite.yaml"), samples=3)
 
 

@@ -87,8 +87,8 @@ def take_over_decisions(engine, reference):
             f.round_end = float(engine.flow("round_end_bytes")[0, i])
             if f.state is not None:
                 words = engine._state_words[i]
-                for name, value in zip(f.state.dtype.names, words, strict=False):
-                    f.state[name] = value
+                for name, value in zip(vars(f.state), words, strict=False):
+                    setattr(f.state, name, value)
     return flips
 
 

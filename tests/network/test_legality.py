@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -80,11 +81,16 @@ def named_breaks(trace: Trace, wanted: str | None = None) -> Iterator[str]:
             yield law
 
 
+@cache
+def with_places() -> list[Trace]:
+    """Return traces of two or three flows, with and without RED, with small buffers."""
+    seeds = (14, 23, 34, 51, 59)
+    return [varied(model, seed, n_flows=2 + seed % 2, buffer_bdp=0.3) for model in MODEL_NAMES for seed in seeds]
+
+
 @pytest.mark.parametrize("law", list(BREAKS))
 def test_names_the_broken_law(law: str) -> None:
-    seeds = (14, 23, 34, 51, 59)  # two or three flows, with and without RED, small buffers
-    traces = [varied(model, seed, n_flows=2 + seed % 2, buffer_bdp=0.3) for model in MODEL_NAMES for seed in seeds]
-    assert sum(len(list(named_breaks(trace, law))) for trace in traces) >= 2
+    assert sum(len(list(named_breaks(trace, law))) for trace in with_places()) >= 2
 
 
 def test_single_flow_breaks_are_named_too() -> None:

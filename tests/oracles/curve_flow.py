@@ -16,7 +16,7 @@ from ccenv.network.path import FlowPath
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.monitor import ReferenceMonitor
-from oracles.plain import plain_sender
+from oracles.plain import PlainRecord, plain_sender
 
 if TYPE_CHECKING:
     from oracles.curve import ReferenceCurveEngine
@@ -122,9 +122,7 @@ class ReferenceFlow:
     def begin(self) -> None:
         engine = self.engine
         if self.cca:
-            self.state = new_record(self.cca.state)
-            for name, value in self.cca.parameters.items():
-                self.state[name] = value
+            self.state = PlainRecord(self.cca.state, **self.cca.parameters)
             self.state.mss_bytes, self.state.seed = engine.path.mss_bytes, engine.seed
             self.state.env, self.state.flow = engine.env, self.index
             self.python.init(self.state)
@@ -239,7 +237,7 @@ class ReferenceFlow:
     def _react(self, sender: ClassicSender, k: int, n: int, newly: Any, lost: Any, newest_loss: int, timeout: bool) -> None:
         engine, mss = self.engine, self.engine.path.mss_bytes
         if newly > 0:
-            ack = new_record(ACK)
+            ack = PlainRecord(ACK)
             ack.now_s, ack.acked_bytes, ack.delivered_bytes = k * engine.dt_s, newly, self.acked
             ack.rtt_s, ack.min_rtt_s = self.rtt_steps * engine.dt_s, self.min_rtt_steps * engine.dt_s
             earlier = self.ack_sent_step - self.lag + engine.early_feedback
@@ -256,7 +254,7 @@ class ReferenceFlow:
             ack.lost_since_bytes = self.found_lost - self.round_found_lost
             sender.on_ack(self.state, ack)
         if lost > 0:
-            loss = new_record(LOSS)
+            loss = PlainRecord(LOSS)
             loss.now_s, loss.lost_bytes, loss.inflight_bytes = k * engine.dt_s, lost, self.inflight
             loss.delivered_bytes, loss.timeout, loss.mss_bytes = self.acked, float(timeout), mss
             loss.new_episode = float(newest_loss > self.recovery_step)
@@ -265,7 +263,7 @@ class ReferenceFlow:
             loss.tx_inflight_bytes, loss.app_limited = self.round_inflight, self.limited
             loss.lost_since_bytes = self.found_lost - self.round_found_lost
             sender.on_loss(self.state, loss)
-        tick = new_record(TICK)
+        tick = PlainRecord(TICK)
         tick.now_s, tick.dt_s, tick.inflight_bytes = k * engine.dt_s, engine.dt_s, self.inflight
         tick.delivered_bytes, tick.min_rtt_s, tick.mss_bytes = self.acked, self.min_rtt_steps * engine.dt_s, mss
         sender.on_tick(self.state, tick)

@@ -87,9 +87,11 @@ def edges(rule: Rule, runs: int, flows: int, random: np.random.Generator) -> tup
     return v, x, theta - math.log(flows)
 
 
-def play(rule, v, x, target, rtts, mode, random):
-    """Play a batch of runs under one kind of jitter and return the worst of them."""
+def play(rule, v, x, target, rtts, modes, random):
+    """Play a batch of runs, under each kind of jitter in turn, and return the worst of them."""
     runs, flows = v.shape
+    kind = np.array(modes)[np.arange(runs) % len(modes)][:, None]
+    static, square, hold = (kind == mode for mode in MODES[:-1])
     step, D, v = 1.0 / STEPS, rule.jitter, v.copy()
     before = math.ceil((rule.high[-1] + D + 2) * STEPS)
     steps = rtts * STEPS
@@ -113,17 +115,12 @@ def play(rule, v, x, target, rtts, mode, random):
     for k in range(steps):
         t, now = k * step, before + k
         part = np.mod(t / period + phase, 1.0)
-        if mode == "static":
-            want = held
-        elif mode == "square":
-            want = np.where(part < 0.5, D, 0.0)
-        elif mode == "hold":
-            want = np.minimum(D, part * period)
-        else:
-            w = np.exp(v).sum(axis=1)
-            signals = ((1 + queue[:, now]) / w**2 - 1, load - 1)
-            score = weights[:, :, 0] * signals[0][:, None] + weights[:, :, 1] * signals[1][:, None]
-            want = np.where(score + weights[:, :, 2] * (v - v.mean(axis=1, keepdims=True)) > 0, D, 0.0)
+        w = np.exp(v).sum(axis=1)
+        signals = ((1 + queue[:, now]) / w**2 - 1, load - 1)
+        score = weights[:, :, 0] * signals[0][:, None] + weights[:, :, 1] * signals[1][:, None]
+        fed_back = np.where(score + weights[:, :, 2] * (v - v.mean(axis=1, keepdims=True)) > 0, D, 0.0)
+        wants = [held, np.where(part < 0.5, D, 0.0), np.minimum(D, part * period)]
+        want = np.select([static, square, hold], wants, fed_back)
         want = np.where(want < 0.5 * D, -tokens, want)
         eta = np.clip(np.minimum(want, eta + step), -tokens, D)
         left = t - back - eta
@@ -136,10 +133,9 @@ def play(rule, v, x, target, rtts, mode, random):
         share = np.clip(np.where(there > here, (left - here) / np.maximum(there - here, 1e-12), 0.0), 0.0, 1.0)
         sent = np.minimum((seen - before + share) * step, t - back)
         age = 1 + np.maximum(0.0, t - sent - back - taken)
-        side = fixed if mode == "static" else np.where(want > 0.5 * D, 1.0, -1.0) * fixed
+        side = np.where(static | (want > 0.5 * D), fixed, -fixed)
         rate = np.exp(v) / np.sqrt(age) * rule.freedom**side
         load = rate.sum(axis=1)
-        w = np.exp(v).sum(axis=1)
         above = 1 + queue[:, now] - np.interp(w, rule.w, rule.high)
         below = np.interp(w, rule.w, rule.low) - 1 - queue[:, now]
         worst = [

@@ -4,13 +4,11 @@ import math
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from ccenv.agents.callbacks import ACK, LOSS, TICK
 from ccenv.agents.sender import ClassicSender, HeldSender, Sender, bare
 from ccenv.base.random import uniform
 from ccenv.engine.packet.beliefs import RATE_HOLDER
-from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
+from ccenv.engine.packet.engine import RTO_MIN_S, TICK_S
 from ccenv.engine.packet.layout import ACK_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
@@ -22,11 +20,11 @@ from ccenv.engine.packet.transport import (
     WINDOW_SLACK_BYTES,
     SMALL_BURSTS_Bps,
 )
-from oracles.packet_link import NEVER, LogRow, Packet, new_record
+from oracles.packet_link import NEVER, LogRow, Packet
 from oracles.packet_path import ReferencePath
 from oracles.packet_rack import ReferenceRack
 from oracles.packet_work import ReferenceWork
-from oracles.plain import plain_sender
+from oracles.plain import PlainRecord, plain_sender
 
 
 class ReferenceFlow(ReferencePath, ReferenceWork):
@@ -52,11 +50,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         cca = self.cca
         self.return_s = network.return_s(index)
         self.route, self.back = network.route_of(index), network.back_of(index)
-        self.state = new_record(STATE_DTYPE)
-        plain = np.zeros(1, STATE_DTYPE).view("<f8")
-        for name, value in cca.parameters.items():
-            plain[(cca.state.names or ()).index(name)] = value
-        self.state = plain[: len(cca.state.names or ())].view(cca.state).view(np.recarray)[0]
+        self.state = PlainRecord(cca.state, **cca.parameters)
         self.state.mss_bytes, self.state.seed, self.state.flow = self.mss, seed, index
         self.started = False
         self.sent: dict[int, Packet] = {}  # outstanding, and what has not been covered by an ACK yet
@@ -105,8 +99,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
             self.acknowledge(self.ack_deadline_s)
         self.log.append((now_s, "deliver", self.index, -1, packet.tx, packet.segment))
         self.one_way_sum_s += now_s - packet.sent_s
-        missing = next(s for s in range(len(self.received) + 1) if s not in self.received)
-        in_order = packet.segment == missing and not any(s > packet.segment for s in self.received)
+        in_order = len(self.received) == packet.segment > max(self.received, default=-1)  # just those before it have arrived
         if packet.segment not in self.received:
             self.received.add(packet.segment)
             self.goodput_bytes += self.mss
@@ -243,7 +236,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
         if round_start:
             self.round_end_bytes = self.delivered_bytes
         if acked > 0.0:
-            signal = new_record(
+            signal = PlainRecord(
                 ACK, now_s=now_s, acked_bytes=acked, delivered_bytes=self.delivered_bytes, rtt_s=rtt_s, min_rtt_s=self.min_rtt_s,
                 delivery_rate_Bps=(self.delivered_bytes - packet.delivered_bytes) / interval_s,
                 inflight_bytes=self.inflight_bytes,
@@ -324,7 +317,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
                 "contiguous": float(packet.tx - 1 == self.newest_lost_tx),
             }
             self.newest_lost_tx = packet.tx
-        signal = new_record(
+        signal = PlainRecord(
             LOSS, now_s=now_s, lost_bytes=len(lost) * self.mss, inflight_bytes=self.inflight_bytes,
             delivered_bytes=self.delivered_bytes, timeout=float(timeout), new_episode=float(new_episode), mss_bytes=self.mss,
             **told,
@@ -335,7 +328,7 @@ class ReferenceFlow(ReferencePath, ReferenceWork):
 
     def tick(self, now_s: float) -> None:
         """Tell the CCA that time has passed."""
-        signal = new_record(
+        signal = PlainRecord(
             TICK, now_s=now_s, dt_s=TICK_S, inflight_bytes=self.inflight_bytes, delivered_bytes=self.delivered_bytes,
             min_rtt_s=self.min_rtt_s, mss_bytes=self.mss,
         )  # fmt: skip

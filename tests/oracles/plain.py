@@ -4,7 +4,24 @@ from dataclasses import replace
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from ccenv.agents.sender import ClassicSender
+
+
+class PlainRecord:
+    """A record whose fields are float64 throughout. Those of an array do the same, and take 20 times as long."""
+
+    def __init__(self, dtype: np.dtype, **values: float) -> None:
+        vars(self).update(dict.fromkeys(dtype.names or (), np.float64(0.0)))
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: float) -> None:
+        if name not in vars(self):
+            raise AttributeError(name)
+        vars(self)[name] = np.float64(value)
+
 
 _COPIES: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}  # by the identity of a module's names: these, and theirs in Python
 

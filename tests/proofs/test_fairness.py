@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import random
@@ -26,8 +25,8 @@ from ccenv.proofs.certificates.fairness.check import check_fair
 from ccenv.proofs.certificates.fairness.reading import read_fair, shipped_fair
 from ccenv.proofs.solver.solvers import Store
 from ccenv.proofs.theorems.fairness.applied import coverage
-from ccenv.proofs.theorems.fairness.design import design_of, find, search_design
-from ccenv.proofs.theorems.fairness.prove import SHIPPED, decimal, prove, values_of
+from ccenv.proofs.theorems.fairness.design import SLOPES, design_of, find, search_design
+from ccenv.proofs.theorems.fairness.prove import SHIPPED, _decide, decimal, values_of
 from ccenv.proofs.theorems.fairness.tables import log_bounds
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
@@ -42,20 +41,23 @@ def test_shipped_designs_have_certificates():
     assert set(SHIPPED) == set(shipped_fair())
 
 
-def test_a_proof_its_check_and_the_command_that_finds_its_answers(answer, tmp_path, monkeypatch):
+def test_the_command_proves_a_design_keeps_the_answers_and_writes_what_the_checker_confirms(answer, tmp_path, monkeypatch):
     pytest.importorskip("z3")
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("ccenv.proofs.theorems.fairness.prove.find", functools.cache(find))  # the command's design is the same
-    told = prove(SHIPPED[FAST], tmp_path, name=FAST, store=Store())
-    assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
-    assert told["ratio"] <= 1.4 and told["utilisation"] == 0.5
-    certificate = read_fair(tmp_path / f"{FAST}.fairness.json")
-    assert check_fair(certificate).verdict == "confirmed" and told["queries"] == len(certificate.queries)
-    for place in range(1, 7):
-        assert f"({place})" in told["sentence"]
+    monkeypatch.setattr("ccenv.proofs.theorems.fairness.design.SLOPES", SLOPES[2:3])  # where the best is: the rule is as shipped
     given = [f"--set={name}={value}" for name, value in SHIPPED[FAST].items()]
     told = answer(["verify", "theorem", "ever_delay", "--flows", "any", *given, "--json", "--out", str(tmp_path)])
-    assert told["verdict"] == "verified" and main(["certificate", "check", told["certificate"], "--json"]) == 0
+    assert (told["verdict"], told["flows"], told["jitter_rtts"]) == ("verified", "any", 0.125)
+    assert told["ratio"] <= 1.4 and told["utilisation"] == 0.5
+    for place in range(1, 7):
+        assert f"({place})" in told["sentence"]
+    certificate = read_fair(Path(told["certificate"]))
+    assert certificate.rule == read_fair(shipped_fair()[FAST]).rule
+    assert check_fair(certificate).verdict == "confirmed" and told["queries"] == len(certificate.queries)
+    monkeypatch.setattr("ccenv.proofs.theorems.fairness.prove.solve", None)  # of no use to what is known
+    for query in certificate.queries:
+        known = _decide(query.smtlib, query.lemma, 60.0, 0, Store(), False)
+        assert (known.status, round(known.seconds, 4)) == ("unsat", query.seconds)
 
 
 def test_a_design_that_does_not_exist_names_the_nearest(monkeypatch):
@@ -104,18 +106,17 @@ def test_attacks_from_the_edges_break_nothing(name, flows):
     certificate = read_fair(shipped_fair()[name])
     rule, random = Rule.of(certificate), np.random.default_rng(flows)
     bounds = certificate.bounds
-    for mode in MODES:
-        worst = play(rule, *edges(rule, max(2, 12 // flows), flows, random), 20, mode, random)
-        assert worst.ratio <= float(bounds.ratio) and worst.load >= float(bounds.utilisation)
-        assert worst.rtt <= float(bounds.rtt_rtts) and worst.beyond <= 1e-6
-        assert worst.spread <= math.log(float(certificate.constants.spread))
+    worst = play(rule, *edges(rule, len(MODES) * max(2, 12 // flows), flows, random), 20, MODES, random)
+    assert worst.ratio <= float(bounds.ratio) and worst.load >= float(bounds.utilisation)
+    assert worst.rtt <= float(bounds.rtt_rtts) and worst.beyond <= 1e-6
+    assert worst.spread <= math.log(float(certificate.constants.spread))
 
 
 def test_the_simulator_sees_a_gain_that_is_too_large():
     """With a hundred times the gain, the same starts leave the tables and the spread."""
     certificate = read_fair(shipped_fair()["ever_delay"])
     rule, random = Rule.of(certificate), np.random.default_rng(1)
-    worst = play(replace(rule, gain=100 * rule.gain), *edges(rule, 24, 2, random), 40, "static", random)
+    worst = play(replace(rule, gain=100 * rule.gain), *edges(rule, 24, 2, random), 40, ["static"], random)
     assert worst.beyond > 0.01
 
 

@@ -6,9 +6,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.files import Format
@@ -18,7 +19,10 @@ from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, make_board
 from ccenv.leaderboard.site.sections import FOLDER, NO_QUIC, PAGE, Certified, League, Quic, league_view, read_leagues, read_quic
 from ccenv.leaderboard.site.sources import Records
-from ccenv.proofs.certificates.library import shipped_folder, stored
+from ccenv.proofs.certificates.library import Stored, shipped_folder, stored
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 DATA = "board.json"
 FORMAT = Format("ccenv-board", 2, "the data of a board's pages", "format_version", sort_keys=True)
@@ -41,7 +45,7 @@ def build_site(
         CcenvError: if the site cannot be written.
     """
     require_extra("jinja2", "board")
-    certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
+    certified = Certified([*_shipped(), *(one for folder in certificates for one in stored(folder))])
     played = read_leagues(list(leagues))
     board = make_board(records, certified)
     _replace(out, site_files(board, played, read_quic(quic)))
@@ -60,7 +64,15 @@ def site_files(board: Board, leagues: Sequence[League] = (), quic: Quic = NO_QUI
     return _pages(board, leagues, quic) | _copies(board) | {league.link: league.content for league in leagues}
 
 
-def _pages(board: Board, leagues: Sequence[League], quic: Quic) -> dict[str, bytes]:
+@cache
+def _shipped() -> list[Stored]:
+    """Return the shipped certificates, read once in a process."""
+    return stored(shipped_folder())
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates, each compiled once in a process."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -79,13 +91,17 @@ def _pages(board: Board, leagues: Sequence[League], quic: Quic) -> dict[str, byt
         "interval_path": lambda score: drawing.interval_path(score.low, score.high),
         "interval_point": drawing.interval_point,
     }
+    return environment
+
+
+def _pages(board: Board, leagues: Sequence[League], quic: Quic) -> dict[str, bytes]:
     tables = [views.table_view(board, table) for table in board.tables]
     damages = views.damage_view(board)
     views_of_leagues = [league_view(league) for league in leagues]
     shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages, "leagues": views_of_leagues}
 
     def page(template: str, root: str, **context: Any) -> bytes:
-        return environment.get_template(template).render(shared, root=root, **context).encode()
+        return _templates().get_template(template).render(shared, root=root, **context).encode()
 
     pages = {
         "index.html": page("index.html", "", **_index(board, quic)),
