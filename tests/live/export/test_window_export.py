@@ -74,13 +74,13 @@ def test_a_window_below_a_segment_is_one_packet_paced() -> None:
     assert taken[-1, 0] == pytest.approx(PAYLOAD / 8 / 0.04, rel=1e-3)
 
 
-def test_a_flow_with_nothing_to_send_has_a_window_that_the_kernel_holds() -> None:
+def test_a_flow_with_nothing_to_send_keeps_its_first_window() -> None:
     policy, talk = KernelPolicy(make_sender(NAME), PACKET), np.zeros(1, TALK_DTYPE)
     talk["n"], talk["mss"], talk["acks"]["rtt_us"] = 1, PAYLOAD, 40_000
     for _ in range(1100):
         policy.answer(talk)
         talk["taken"], talk["now_ns"] = talk["n"], talk["due_ns"]
-    assert talk["cwnd"][0] == 160 and talk["rate_Bps"][0] == pytest.approx(2 * 160 * PAYLOAD / 0.04, rel=1e-3)
+    assert talk["cwnd"][0] == 10 and talk["rate_Bps"][0] == pytest.approx(2 * 10 * PAYLOAD / 0.04, rel=1e-3)
 
 
 @pytest.mark.parametrize(
