@@ -47,9 +47,7 @@ def test_a_secret_that_a_kill_left_unfinished_does_not_stop_the_board(tmp_path: 
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_whole_secret_of_a_round_that_was_not_stored_is_kept_and_a_damaged_one_named_not_replaced(
-    tmp_path: Path,
-) -> None:
+def test_a_whole_secret_of_a_round_that_was_not_stored_is_kept_and_a_damaged_one_named_not_replaced(tmp_path: Path) -> None:
     home = Home(tmp_path / "board")
     first = home.new_secret(1)
     assert home.new_secret(1) == first

@@ -161,13 +161,7 @@ def _check_heads(board: Survey, home: Home, expected: Iterable[Expected]) -> lis
 
 
 def _redo(
-    board: Survey,
-    home: Home,
-    runs: list[Sampled],
-    proofs: list[Sampled],
-    time_limit_s: float,
-    limits: Limits,
-    progress: Progress,
+    board: Survey, home: Home, runs: list[Sampled], proofs: list[Sampled], time_limit_s: float, limits: Limits, progress: Progress
 ) -> _Redone:
     redone, total = _Redone(), len(runs) + len(proofs)
     with tempfile.TemporaryDirectory() as scratch, Worker(limits) as worker:

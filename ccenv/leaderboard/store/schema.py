@@ -31,17 +31,11 @@ RECORDS = Table(
 )
 
 FILES = Table(
-    "ccenv_board_files",
-    METADATA,
-    Column("sha256", String(64), primary_key=True),
-    Column("content", LargeBinary, nullable=False),
+    "ccenv_board_files", METADATA, Column("sha256", String(64), primary_key=True), Column("content", LargeBinary, nullable=False)
 )
 
 CLAIMS = Table(
-    "ccenv_board_claims",
-    METADATA,
-    Column("claim", String(300), primary_key=True),
-    Column("number", Integer, nullable=False),
+    "ccenv_board_claims", METADATA, Column("claim", String(300), primary_key=True), Column("number", Integer, nullable=False)
 )
 """Claims, such as folded names, that the database keeps unique."""
 

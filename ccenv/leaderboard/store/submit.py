@@ -212,11 +212,7 @@ def withdrawn_submissions(store: Readable) -> set[str]:
 
 
 def check_withdrawal(
-    withdrawal: Withdrawal,
-    files: Mapping[str, str],
-    record: SubmissionRecord,
-    read: Callable[[str], bytes],
-    where: str,
+    withdrawal: Withdrawal, files: Mapping[str, str], record: SubmissionRecord, read: Callable[[str], bytes], where: str
 ) -> None:
     """Check that a stored withdrawal is by the operator or by the key that signed the submission.
 

@@ -16,13 +16,7 @@ import numpy as np
 from ccenv.base.errors import CcenvError, InputError, require_extra
 from ccenv.base.provenance import code_hash
 from ccenv.base.workers import Workers
-from ccenv.training.league.answers import (
-    TINY,
-    play_hold_outs,
-    search_answer,
-    train_answer,
-    train_first,
-)
+from ccenv.training.league.answers import TINY, play_hold_outs, search_answer, train_answer, train_first
 from ccenv.training.league.config import LeagueConfig
 from ccenv.training.league.games import (
     Mixtures,
