@@ -118,8 +118,8 @@ MOST_WINDOWS = 16.0
 """A window grows to so many times what arrived in a smoothed RTT at most so far, or so many first windows; a rate as far. A
 flow that begins on a full buffer hears of its losses only after a time-out."""
 LEAST_USED = 0.5
-"""A window of START_SEGMENTS and more, or such a rate, grows no further where less of it was sent and is in flight, nothing lost,
-no silence: the application is the limit (RFC 7661 s.4.3). An inner CCA has a rule of its own."""
+"""A window of START_SEGMENTS and more, or such a rate, grows no further where nothing is in flight, or less of it was sent in two
+RTTs (in less time: and is in flight), nothing lost, no silence: RFC 7661 s.4.3. An inner CCA has a rule of its own."""
 
 
 def action(name: str) -> Action:
@@ -149,20 +149,20 @@ def set_by_action(number, first, second, a, m):
     least_Bps = m.mss_bytes / m.srtt_s if m.srtt_s > 0.0 else 0.0
     if number == _RATE_LOG2:
         return max(m.C_L_Bps * 2.0 ** (first * a), m.mss_bytes / m.told_rtt_s), np.inf
+    if number == _RATE_BETWEEN:
+        rate_Bps = m.shield_low_Bps + 0.5 * (a + 1.0) * (m.shield_high_Bps - m.shield_low_Bps)
+        return min(m.shield_high_Bps, max(m.shield_low_Bps, rate_Bps)), np.inf
     first_bytes = START_SEGMENTS * m.mss_bytes
     most_bytes = MOST_WINDOWS * max(first_bytes, m.throughput_most_Bps * m.srtt_s)
     asked_bytes = min(m.cwnd_bytes, m.rate_Bps * m.srtt_s)  # per smoothed RTT
-    idle = m.inner_cwnd_bytes == 0.0 and m.lost_bytes == 0.0 and (m.acked_bytes > 0.0 or m.inflight_bytes == 0.0)
-    used_bytes = max(m.inflight_bytes, m.sent_bytes * m.srtt_s / m.interval_s)
+    idle = m.inner_cwnd_bytes == 0.0 and (m.inflight_bytes == 0.0 or (m.lost_bytes == 0.0 and m.acked_bytes > 0.0))
+    used_bytes = max(m.sent_bytes * m.srtt_s / m.interval_s, m.inflight_bytes if m.interval_s < 2.0 * m.srtt_s else 0.0)
     if idle and asked_bytes >= first_bytes and used_bytes < LEAST_USED * asked_bytes:
         most_bytes = 0.0
     if number in (_RATE_DELTA, _RATE_EXP2, _RATE_EXP2_OVER):
         rate_Bps = _scale(m.rate_Bps, first * second * a) if number == _RATE_DELTA else m.rate_Bps * 2.0 ** (first * a)
         most_Bps = most_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf
         return max(min(rate_Bps, max(m.rate_Bps, most_Bps)), least_Bps), np.inf
-    if number == _RATE_BETWEEN:
-        rate_Bps = m.shield_low_Bps + 0.5 * (a + 1.0) * (m.shield_high_Bps - m.shield_low_Bps)
-        return min(m.shield_high_Bps, max(m.shield_low_Bps, rate_Bps)), np.inf
     if number == _CWND_DELTA:
         cwnd_bytes = _scale(m.cwnd_bytes, first * a)
     elif number == _CWND_EXP2:

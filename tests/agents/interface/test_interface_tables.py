@@ -118,14 +118,14 @@ def test_a_flow_grows_to_sixteen_times_what_arrived_and_only_where_it_sent(name:
         inner = name.endswith("_over")
         told |= {"inner_cwnd_bytes": 1500 * before * inner, "rate_Bps": 15e3 * before}
         told |= {"cwnd_bytes": 1500 * before if ACTIONS[number].sets == "cwnd" else np.inf}
-        # of what was asked for per smoothed RTT, in an interval of 0.4 of it; idle is who lost nothing and hears something
-        for sent, heard in itertools.product(
-            (0.45, 0.55), ({}, {"lost_bytes": 1.0}, {"acked_bytes": 0.0, "inflight_bytes": 1.0})
-        ):
-            grows = (
-                before < most and (sent > 0.5 or heard or inner) and not (name == "cwnd_exp2_pull" and "inflight_bytes" in heard)
-            )
-            state = measured(**told | heard, sent_bytes=0.4 * sent * 1500 * before)
+        # sent of what was asked for; idle is who has nothing in flight, or sent little for two RTTs and lost nothing
+        lost, flying, full = {"lost_bytes": 1.0}, {"inflight_bytes": 1.0}, {"inflight_bytes": 1500 * before}
+        said = ({}, lost, flying, full, lost | flying, {"acked_bytes": 0.0} | flying)
+        for sent, rtts, heard in itertools.product((0.45, 0.55), (0.4, 2.5), said):
+            busy = sent > 0.5 or inner or len(heard) == 2 or (heard is full and rtts < 2)
+            grows = before < most and busy and not (name == "cwnd_exp2_pull" and "acked_bytes" in heard)
+            sends = {"interval_s": 0.1 * rtts, "sent_bytes": rtts * sent * 1500 * before}
+            state = measured(**told | heard | sends)
             rate_Bps, cwnd_bytes = set_by_action(number, first, second, 1.0, state)
             grown = (cwnd_bytes if ACTIONS[number].sets == "cwnd" else rate_Bps * 0.1) / 1500 / before
             low, high = (1.001, most / before) if grows else (1, 1)
