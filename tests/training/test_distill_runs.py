@@ -348,6 +348,7 @@ def test_the_record_is_of_the_programs_beside_it(name: str) -> None:
     assert set(RECORD["in_company"][name]) == set(RECORD["in_company"][record.TEACHER])
 
 
+@pytest.mark.slow
 def test_the_program_starves_as_recorded() -> None:
     name = record.LADDER
     assert record.decide_starvation(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
