@@ -54,7 +54,7 @@ def league_numbers(out: Path) -> Any:
 
 
 COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any], tuple[int, ...]]] = {
-    "bench": (["bench", "run", "small.yaml"], lambda out: (out / "cells.jsonl").read_bytes(), (1, 3)),
+    "bench": (["bench", "run", "small.yaml"], lambda out: (out / "cells.jsonl").read_bytes(), (1, 2, 3)),
     "league": (["league", "league.yaml"], league_numbers, (9,)),
     "report": (["report", "cubic", "--only", "bufferbloat"], lambda out: json.loads((out / "report.json").read_text()), (1, 3)),
     "synth": (["synth", "quick"], lambda out: {file.name: file.read_bytes() for file in out.glob("*/solutions/*.json")}, (2, 4)),
