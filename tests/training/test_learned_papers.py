@@ -286,7 +286,7 @@ def test_the_same_attack_takes_less_where_jitter_is_long(senders: tuple[Sender, 
 
 @pytest.mark.parametrize(("sender", "mbps"), [("learned_everywhere:seed=1", 6), ("learned_fair", 0.5), ("aurora", 0.2)])
 def test_a_flow_that_pauses_does_not_grow_meanwhile(sender: str, mbps: float) -> None:
-    """The link's loss is .38 if losses spare an idle flow (docs/interface.md, actions), and .24 and .66 without any rule."""
+    """The link's loss is .61 if losses spare an idle flow (docs/interface.md, actions), and .24 and .66 without any rule."""
     flow = {"sender": sender, "rtt_ms": 50, "workload": {"kind": "on_off", "on_s": 0.5, "off_s": 1}}
     scenario = {"links": [{"rate_mbps": 20, "buffer_bdp": 1}], "flows": [flow]}
     summary = simulate({"name": "pauses", "duration_s": 20, "warmup_s": 5, **scenario}).summary()
