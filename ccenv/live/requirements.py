@@ -159,6 +159,7 @@ def _compiler() -> Needs:
 class Refused(Exception):
     """Raised by a worker for what this machine does not allow, with a message for the user and the full log, if any."""
 
-    def __init__(self, message: str, log: str = "") -> None:
+    def __init__(self, message: str, log: str = "", not_connected: bool = False) -> None:
         super().__init__(message)
         self.log = log
+        self.not_connected = not_connected

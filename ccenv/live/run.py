@@ -41,6 +41,7 @@ from ccenv.live.system.spaces import Ends
 
 RUNS = Path("runs") / "live"
 MOST_TRIES, TRYING_S = 12, 120.0  # limits on the repetitions of a run that the machine spoils
+CONNECT_TRIES = 3  # a busy machine can lose the .3 s of the handshakes; nothing was sent yet
 # The worker is tied to its parent before the imports, which take seconds on a busy machine.
 _BOOT = (
     "import ctypes, os, runpy, sys\n"
@@ -121,6 +122,19 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
         "programs": compile_programs(scenario, senders),
         "buffer_bytes": socket_buffer_bytes(scenario),
     }
+    for left in reversed(range(CONNECT_TRIES)):
+        content = _ask_worker(request)
+        if not content.startswith(b"{"):
+            break
+        answer = json.loads(content)
+        if not (answer.get("not_connected") and left):
+            raise _make_error(answer)
+    with np.load(io.BytesIO(content)) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    return json.loads(arrays.pop("header").tobytes()), arrays
+
+
+def _ask_worker(request: dict[str, Any]) -> bytes:
     answer = os.memfd_create("ccenv-live")
     command = [sys.executable, "-c", _BOOT, str(answer), str(os.getpid())]
     try:
@@ -140,14 +154,10 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
     if not content:
         last = stderr.decode(errors="replace").strip().splitlines()
         raise LiveError(f"the worker ended with code {worker.returncode}: {last[-1] if last else 'it was killed'}")
-    if content.startswith(b"{"):
-        raise _make_error(json.loads(content))
-    with np.load(io.BytesIO(content)) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    return json.loads(arrays.pop("header").tobytes()), arrays
+    return content
 
 
-def _make_error(answer: dict[str, str]) -> LiveError:
+def _make_error(answer: dict[str, Any]) -> LiveError:
     """Return the worker's error; the verifier's full log goes into a file."""
     if "log" not in answer:
         return LiveError(answer["error"])
@@ -201,7 +211,7 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     try:
         sockets.accept()
     except OSError as error:
-        raise Refused(f"the flows could not connect through the emulator ({error.strerror})") from None
+        raise Refused(f"the flows could not connect through the emulator ({error.strerror})", not_connected=True) from None
     fill_polls(memory, [end.fileno() for end in sockets.senders], [end.fileno() for end in sockets.sinks])
     usage_before, core_times = resource.getrusage(resource.RUSAGE_SELF), read_core_times()
     run_until(memory, scenario.duration_s)

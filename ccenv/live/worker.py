@@ -26,7 +26,8 @@ def main(answer_fd: int, parent: int) -> int:
     try:
         content = _answer(request, parent)
     except Refused as error:
-        content = json.dumps({"error": str(error), **({"log": error.log} if error.log else {})}).encode()
+        more = {"log": error.log, "not_connected": error.not_connected}
+        content = json.dumps({"error": str(error), **{key: value for key, value in more.items() if value}}).encode()
     with os.fdopen(answer_fd, "wb") as file:
         file.write(content)
     return 0

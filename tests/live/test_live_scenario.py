@@ -1,6 +1,7 @@
 """Live scenarios: what is read, what is refused, and what a failure says."""
 
 import errno
+import io
 import os
 import platform
 import re
@@ -220,6 +221,26 @@ def test_late_runs_are_tried_again_and_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert [count_tries(read_live_scenario(data(duration_s=seconds))) for seconds in (1, 40, 121)] == [12, 3, 1]
     with pytest.raises(InputError, match="at least 1, not 0"):
         valid_run(wanted, 0)
+
+
+def test_handshakes_that_a_busy_machine_lost_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to three times in all, as nothing was sent by then; another failure is told at once."""
+    file = io.BytesIO()
+    np.savez(file, header=np.frombuffer(b'{"busy_share": 0.5}', np.uint8), rows=np.arange(3))
+    late, other, whole = (b'{"error": "late", "not_connected": true}', b'{"error": "other"}', file.getvalue())
+    given: list[bytes] = []
+    monkeypatch.setattr(run, "_ask_worker", lambda request: given.pop(0))
+    scenario = read_live_scenario(data())
+    senders = make_senders(scenario)
+    for answers, left in (([whole, late], 1), ([late, late, whole, late], 1)):
+        given[:] = answers
+        header, arrays = run._run_worker(scenario, senders)
+        assert (header["busy_share"], arrays["rows"].tolist(), len(given)) == (0.5, [0, 1, 2], left)
+    for answers, left in (([late, late, late, whole], 1), ([late, other, whole], 1)):
+        given[:] = answers
+        with pytest.raises(LiveError):
+            run._run_worker(scenario, senders)
+        assert len(given) == left
 
 
 @pytest.mark.parametrize(("spoilt", "words"), [
