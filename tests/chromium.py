@@ -106,12 +106,6 @@ class Chromium:
         self.call("Input.dispatchKeyEvent", type="keyDown", **code, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
-    def screenshot(self, file: Path) -> None:
-        """Write what is on the screen."""
-        import base64
-
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
-
     def _read(self) -> dict[str, Any]:
         end = time.monotonic() + _LIMIT_S
         while b"\0" not in self._buffer:

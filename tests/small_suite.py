@@ -8,19 +8,14 @@ import yaml
 from ccenv.base.config import validate
 from ccenv.benchmarks.suite.curve import Suite
 
+HEAD: dict[str, Any] = {"format": "ccenv-suite", "format_version": 1, "version": 1, "seeds": [1, 2]}
+
 
 def small(**changes: Any) -> dict[str, Any]:
     """Two senders, two kinds of path, two adversaries, two seeds: 16 cells of 160 steps."""
     data: dict[str, Any] = {
-        "format": "ccenv-suite",
-        "format_version": 1,
-        "name": "small",
-        "version": 1,
-        "duration_rtts": 20,
-        "warm_up_rtts": 5,
-        "seeds": [1, 2],
-        "agents": ["cc_qdel", "reno"],
-        "adversaries": ["kind", "uniform"],
+        **HEAD, "name": "small", "duration_rtts": 20, "warm_up_rtts": 5,
+        "agents": ["cc_qdel", "reno"], "adversaries": ["kind", "uniform"],
         "scenarios": [
             {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "buffer_bdp": 4},
             {

@@ -157,9 +157,8 @@ def _compiler() -> Needs:
 
 
 class Refused(Exception):
-    """Raised by a worker for what this machine does not allow, with a message for the user and the full log, if any."""
+    """Raised by a worker for what this machine does not allow, with a message for the user and what more the answer holds."""
 
-    def __init__(self, message: str, log: str = "", not_connected: bool = False) -> None:
+    def __init__(self, message: str, **more: str | bool) -> None:
         super().__init__(message)
-        self.log = log
-        self.not_connected = not_connected
+        self.more = more

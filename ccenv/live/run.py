@@ -35,7 +35,7 @@ from ccenv.live.programs import LiveSender, Recording, compile_programs, make_se
 from ccenv.live.requirements import ONE_THREAD, Refused, require_live
 from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
-from ccenv.live.system.loader import Program, Refusal, count_time
+from ccenv.live.system.loader import Program, count_time
 from ccenv.live.system.sockets import Sockets, find_least_busy, open_schedule, pin_to_cores, read_core_times, request_short_slices
 from ccenv.live.system.spaces import Ends
 
@@ -159,7 +159,7 @@ def _ask_worker(request: dict[str, Any]) -> bytes:
 
 def _make_error(answer: dict[str, Any]) -> LiveError:
     """Return the worker's error; the verifier's full log goes into a file."""
-    if "log" not in answer:
+    if not answer.get("log"):
         return LiveError(answer["error"])
     folder = RUNS / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,10 +249,8 @@ def _load_program(index: int, request: dict[str, Any]) -> Program | None:
         return None
     try:
         return Program(request["congestion_controls"][index], base64.b64decode(compiled["object"]), compiled["records"])
-    except Refusal as error:
-        raise Refused(str(error).removeprefix("live: "), error.log) from None
     except LiveError as error:
-        raise Refused(str(error).removeprefix("live: ")) from None
+        raise Refused(str(error).removeprefix("live: "), log=getattr(error, "log", "")) from None
 
 
 def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> subprocess.Popen[bytes] | None:

@@ -26,8 +26,7 @@ def main(answer_fd: int, parent: int) -> int:
     try:
         content = _answer(request, parent)
     except Refused as error:
-        more = {"log": error.log, "not_connected": error.not_connected}
-        content = json.dumps({"error": str(error), **{key: value for key, value in more.items() if value}}).encode()
+        content = json.dumps({"error": str(error), **error.more}).encode()
     with os.fdopen(answer_fd, "wb") as file:
         file.write(content)
     return 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from small_suite import HEAD
 
 from ccenv.base.errors import InputError
 from ccenv.benchmarks.run.runner import run_suite
@@ -22,8 +23,8 @@ SMALL = {"mixes": ["bbr1/reno"], "disciplines": QUEUES, "buffers_bdp": [1, 4], "
 
 def suite(**changes: Any) -> dict[str, Any]:
     scenario = {"name": "small", "sweep": "validation", "changes": SMALL}
-    head = {"format": "ccenv-suite", "format_version": 1, "name": "small_fluid", "version": 1, "engine": "fluid", "seeds": [1]}
-    return {**head, "scenarios": [scenario], "metrics": ["jain", "utilisation_pct", "first_share_pct"]} | changes
+    data = {**HEAD, "name": "small_fluid", "engine": "fluid", "seeds": [1], "scenarios": [scenario]}
+    return {**data, "metrics": ["jain", "utilisation_pct", "first_share_pct"], **changes}
 
 
 def test_cells_are_those_of_the_sweep(tmp_path: Path) -> None:

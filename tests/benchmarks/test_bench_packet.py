@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from pyarrow import parquet
+from small_suite import HEAD
 
 from ccenv.base.config import validate
 from ccenv.base.errors import CcenvError, InputError
@@ -31,15 +32,7 @@ from ccenv.simulation import simulate
 def small_packets(**changes: Any) -> dict[str, Any]:
     """A grid of two buffers and a drawn rate for the agent, and one fixed network: six cells per agent and seed."""
     data: dict[str, Any] = {
-        "format": "ccenv-suite",
-        "format_version": 1,
-        "name": "packets",
-        "version": 1,
-        "engine": "packet",
-        "duration_s": 3,
-        "warm_up_s": 1,
-        "seeds": [1, 2],
-        "agents": ["reno"],
+        **HEAD, "name": "packets", "engine": "packet", "duration_s": 3, "warm_up_s": 1, "agents": ["reno"],
         "scenarios": [
             {
                 "name": "grid",

@@ -232,15 +232,13 @@ def test_handshakes_that_a_busy_machine_lost_are_tried_again(monkeypatch: pytest
     monkeypatch.setattr(run, "_ask_worker", lambda request: given.pop(0))
     scenario = read_live_scenario(data())
     senders = make_senders(scenario)
-    for answers, left in (([whole, late], 1), ([late, late, whole, late], 1)):
-        given[:] = answers
+    for given[:] in ([whole, late], [late, late, whole, late]):
         header, arrays = run._run_worker(scenario, senders)
-        assert (header["busy_share"], arrays["rows"].tolist(), len(given)) == (0.5, [0, 1, 2], left)
-    for answers, left in (([late, late, late, whole], 1), ([late, other, whole], 1)):
-        given[:] = answers
+        assert (header["busy_share"], arrays["rows"].tolist(), given) == (0.5, [0, 1, 2], [late])
+    for given[:] in ([late, late, late, whole], [late, other, whole]):
         with pytest.raises(LiveError):
             run._run_worker(scenario, senders)
-        assert len(given) == left
+        assert given == [whole]
 
 
 @pytest.mark.parametrize(("spoilt", "words"), [

@@ -209,14 +209,6 @@ def step_tokens(m, k, time_s):
 
 
 @kernel(_nrt=False)
-def _ring_mask(length):
-    size = 1
-    while size < length:
-        size *= 2
-    return size - 1
-
-
-@kernel(_nrt=False)
 def step_to(m, now_s):
     """Take all steps of ccac that have ended; return when the next one ends."""
     run = m.run[0]
