@@ -157,8 +157,8 @@ def _compiler() -> Needs:
 
 
 class Refused(Exception):
-    """Raised by a worker for what this machine does not allow, with a message for the user and what more the answer holds."""
+    """Raised by a worker for what this machine does not allow, with a message for the user and more fields of the answer."""
 
-    def __init__(self, message: str, **more: str | bool) -> None:
+    def __init__(self, message: str, **fields: str | bool) -> None:
         super().__init__(message)
-        self.more = more
+        self.fields = fields

@@ -60,7 +60,7 @@ def run_live(
     """Run an experiment with real kernels' senders through an emulated network, in real time.
 
     Raises InputError if the scenario is not valid; LiveError for a part that is not emulated, a sender that the kernel does not
-    have, or a missing requirement.
+    have, a missing requirement, or handshakes that were lost three times.
 
     Args:
         scenario: a live scenario, a mapping with its fields, a shipped name or a YAML file.
@@ -122,13 +122,13 @@ def _run_worker(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict
         "programs": compile_programs(scenario, senders),
         "buffer_bytes": socket_buffer_bytes(scenario),
     }
-    for left in reversed(range(CONNECT_TRIES)):
+    for _ in range(CONNECT_TRIES):
         content = _ask_worker(request)
-        if not content.startswith(b"{"):
+        failure = json.loads(content) if content.startswith(b"{") else {}
+        if not failure.get("not_connected"):
             break
-        answer = json.loads(content)
-        if not (answer.get("not_connected") and left):
-            raise _make_error(answer)
+    if failure:
+        raise _make_error(failure)
     with np.load(io.BytesIO(content)) as stored:
         arrays = {name: stored[name] for name in stored.files}
     return json.loads(arrays.pop("header").tobytes()), arrays

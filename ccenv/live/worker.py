@@ -26,7 +26,7 @@ def main(answer_fd: int, parent: int) -> int:
     try:
         content = _answer(request, parent)
     except Refused as error:
-        content = json.dumps({"error": str(error), **error.more}).encode()
+        content = json.dumps({"error": str(error), **error.fields}).encode()
     with os.fdopen(answer_fd, "wb") as file:
         file.write(content)
     return 0

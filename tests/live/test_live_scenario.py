@@ -228,17 +228,19 @@ def test_handshakes_that_a_busy_machine_lost_are_tried_again(monkeypatch: pytest
     file = io.BytesIO()
     np.savez(file, header=np.frombuffer(b'{"busy_share": 0.5}', np.uint8), rows=np.arange(3))
     late, other, whole = (b'{"error": "late", "not_connected": true}', b'{"error": "other"}', file.getvalue())
-    given: list[bytes] = []
-    monkeypatch.setattr(run, "_ask_worker", lambda request: given.pop(0))
+    answers: list[bytes] = []
+    monkeypatch.setattr(run, "_ask_worker", lambda request: answers.pop(0))
     scenario = read_live_scenario(data())
     senders = make_senders(scenario)
-    for given[:] in ([whole, late], [late, late, whole, late]):
+    for before in (0, 2):
+        answers[:] = [*[late] * before, whole, late]
         header, arrays = run._run_worker(scenario, senders)
-        assert (header["busy_share"], arrays["rows"].tolist(), given) == (0.5, [0, 1, 2], [late])
-    for given[:] in ([late, late, late, whole], [late, other, whole]):
+        assert (header["busy_share"], arrays["rows"].tolist(), answers) == (0.5, [0, 1, 2], [late])
+    for failures in ([late, late, late], [late, other]):
+        answers[:] = [*failures, whole]
         with pytest.raises(LiveError):
             run._run_worker(scenario, senders)
-        assert given == [whole]
+        assert answers == [whole]
 
 
 @pytest.mark.parametrize(("spoilt", "words"), [
